@@ -1,0 +1,70 @@
+"""Durable receipts of contained jobs: one private JSON file a job, old or new after any crash, never torn, never lost.
+
+Standard library only, and nothing of `contain`: receipts outlive the program that wrote them. `receipts.store` states
+what is promised; `receipts.place` says where.
+"""
+
+from receipts.codec import Unreadable, decode, dumps, encode, loads
+from receipts.disk import Unwritable
+from receipts.facts import (
+    CAUSES,
+    EXITED,
+    HELD,
+    PREPARED,
+    RELEASED,
+    RUNNING,
+    STATES,
+    VERSION,
+    Blocker,
+    Fact,
+    Held,
+    Leftovers,
+    NamespaceInit,
+    Outcome,
+    Receipt,
+    Usage,
+)
+from receipts.ground import Unsafe
+from receipts.lock import Busy, Lock, take
+from receipts.names import check_id
+from receipts.place import Place, default_root, open_place
+from receipts.record import Record, fields
+from receipts.store import Batch, Duplicate, Store
+
+__all__ = [
+    "CAUSES",
+    "EXITED",
+    "HELD",
+    "PREPARED",
+    "RELEASED",
+    "RUNNING",
+    "STATES",
+    "VERSION",
+    "Batch",
+    "Blocker",
+    "Busy",
+    "Duplicate",
+    "Fact",
+    "Held",
+    "Leftovers",
+    "Lock",
+    "NamespaceInit",
+    "Outcome",
+    "Place",
+    "Receipt",
+    "Record",
+    "Store",
+    "Unreadable",
+    "Unsafe",
+    "Unwritable",
+    "Usage",
+    "check_id",
+    "decode",
+    "default_root",
+    "dumps",
+    "encode",
+    "fields",
+    "loads",
+    "open_place",
+    "take",
+]

@@ -1,0 +1,188 @@
+"""The file calls under the store: one directory, by descriptor, so that nobody can swap the path under our feet."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+
+from receipts.codec import Unreadable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+LARGEST_BYTES: Final = 1 << 20
+"""No receipt of ours comes near: more is somebody else's file, and is not read into memory."""
+
+# Darwin's fsync(2) stops at the drive's cache. F_FULLFSYNC goes through it (tens of ms); F_BARRIERFSYNC only forbids
+# reordering, which is what "old or new, never torn" needs. Python names the first alone; 85 is <sys/fcntl.h>.
+_FULL: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
+_BARRIER: Final[int | None] = getattr(fcntl, "F_BARRIERFSYNC", None if _FULL is None else 85)
+
+
+class Unwritable(Exception):  # noqa: N818 - names the finding, as Unreadable does
+    """The file system refused a step; the older state of the receipt stands, unless `step` is `sync-directory`.
+
+    After a refused `sync-directory` the newer state is visible, and whether it would survive a power loss is unknown.
+    """
+
+    def __init__(self, number: int | None, strerror: str, step: str, name: str) -> None:
+        """Take the errno, its text, our step (`lock`, `write`, `rename`, `sync-directory`, ...) and the file."""
+        super().__init__(number, strerror, step, name)
+        self.errno = number
+        self.strerror = strerror
+        self.step = step
+        self.name = name
+
+    @classmethod
+    def of(cls, error: OSError, step: str, name: str) -> Unwritable:
+        """Return the error of one refused step."""
+        return cls(error.errno, error.strerror or type(error).__name__, step, name)
+
+    def __str__(self) -> str:
+        """Return one line for people."""
+        return f"{self.name}: {self.step}: {self.strerror}"
+
+
+class Directory:
+    """One receipts' directory. It borrows `fd`: whoever opened it closes it, after us."""
+
+    def __init__(self, fd: int, path: str, *, full: bool = False) -> None:
+        """`path` is for people only. `full`: on Darwin, sync through the drive's cache."""
+        self.fd = fd
+        self.path = path
+        self.full = full
+
+    def sync(self, fd: int | None = None) -> None:
+        """Make a file durable, or without `fd` the names of the directory. An `OSError` is the caller's."""
+        target = self.fd if fd is None else fd
+        command = _FULL if self.full else _BARRIER
+        if command is not None:
+            try:
+                fcntl.fcntl(target, command)
+            except OSError as error:
+                if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
+                    raise
+            else:
+                return
+        os.fsync(target)
+
+    def sync_names(self) -> None:
+        """Make renames durable, or raise `Unwritable`."""
+        try:
+            self.sync()
+        except OSError as error:
+            raise Unwritable.of(error, "sync-directory", self.path) from error
+
+    def put(self, name: str, temporary: str, data: bytes) -> None:
+        """Make `data` appear as `name`, whole or not at all. Durable with the next `sync_names`.
+
+        Raises `Unwritable`; then the older file of that name, if any, is untouched.
+        """
+        step = "create"
+        try:
+            fd = self._create(temporary)
+            try:
+                step = "write"
+                _write_all(fd, data)
+                step = "sync"
+                # Before the rename: else the name may reach the disk ahead of the data (an empty receipt after a crash).
+                self.sync(fd)
+            finally:
+                os.close(fd)
+            step = "rename"
+            os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        except OSError as error:
+            # No second fsync: the kernel reports a lost write once, and the next call would say that all is well.
+            self.drop(temporary)
+            raise Unwritable.of(error, step, name) from error
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a durable file its next name, or raise `Unwritable`. Durable with the next `sync_names`."""
+        try:
+            os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        except OSError as error:
+            raise Unwritable.of(error, "rename", new) from error
+
+    def drop(self, name: str) -> bool:
+        """Remove a name that no longer counts, and say whether it went. A refusal is no error: a later state wins."""
+        try:
+            os.unlink(name, dir_fd=self.fd)
+        except OSError:
+            return False
+        return True
+
+    def has(self, name: str) -> bool:
+        """Say whether a name exists; where the file system does not answer, the `OSError` is the caller's."""
+        try:
+            os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def read(self, name: str) -> bytes | Unreadable | None:
+        """Return a file's bytes, None where there is none, and what is in the way where it cannot be read."""
+        try:
+            # O_NONBLOCK: a FIFO of that name must not hang us.
+            fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return Unreadable(f"cannot be opened: {error.strerror}", name)
+        try:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                return Unreadable("not a regular file", name)
+            if found.st_size > LARGEST_BYTES:
+                return Unreadable(f"larger than {LARGEST_BYTES} bytes", name)
+            data = b""
+            while chunk := os.read(fd, LARGEST_BYTES):
+                data += chunk
+            return data
+        except OSError as error:
+            return Unreadable(f"cannot be read: {error.strerror}", name)
+        finally:
+            _close_read(fd)
+
+    def names(self) -> list[str]:
+        """Return all names in one pass, or raise `Unreadable`."""
+        try:
+            # A descriptor of its own: the position of a listing belongs to the open file, which threads would share.
+            fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
+            try:
+                return os.listdir(fd)
+            finally:
+                _close_read(fd)
+        except OSError as error:
+            raise Unreadable(f"the directory cannot be listed: {error.strerror}", self.path) from error
+
+    def _create(self, temporary: str) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            fd = os.open(temporary, flags, 0o600, dir_fd=self.fd)
+        except FileExistsError:
+            # Left by a writer that died: we hold the lock of its job, so nobody is writing it now.
+            os.unlink(temporary, dir_fd=self.fd)
+            fd = os.open(temporary, flags, 0o600, dir_fd=self.fd)
+        return fd
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    os.fchmod(
+        fd, 0o600
+    )  # an inherited umask may have taken our own bits: the next reader would be locked out
+    rest = memoryview(data)
+    while rest:
+        written = os.write(fd, rest)
+        if not written:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        rest = rest[written:]
+
+
+def _close_read(fd: int) -> None:
+    try:
+        os.close(fd)
+    except OSError:
+        pass  # what was read is read

@@ -1,0 +1,161 @@
+"""What a receipt says: frozen records whose JSON names are the camelCase of the field names.
+
+Readers are lenient with newer writers where that is safe: every record keeps the keys that it does not know in `other`
+and they are written back untouched.
+"""
+
+from __future__ import annotations
+
+from receipts.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import ClassVar, Final
+
+PREPARED: Final = "prepared"
+RUNNING: Final = "running"
+EXITED: Final = "exited"
+RELEASED: Final = "released"
+HELD: Final = "held"
+STATES: Final = (PREPARED, RUNNING, EXITED, RELEASED, HELD)
+
+VERSION: Final = 1
+"""The format that this code writes, and the newest that it reads."""
+
+CAUSES: Final = (
+    "exited",
+    "signaled",
+    "exec-failed",
+    "setup-failed",
+    "refused",
+    "canceled",
+    "timed-out",
+    "out-of-memory",
+    "limit",
+    "wrapper-lost",
+    "keeper-lost",
+    "init-killed",
+)
+"""Every cause that this version writes. A reader accepts others: a newer writer may have found a new one."""
+
+
+class Fact(Record):
+    """Base of all that is stored: `other` holds the JSON keys that this version does not know."""
+
+    _unhashed: ClassVar[tuple[str, ...]] = ("other",)
+
+    other: Mapping[str, object] = {}
+
+
+class NamespaceInit(Fact):
+    """The proof of a namespace job: the birth of its init, and why it may be believed."""
+
+    pid: int
+    """Valid in the PID namespace `observer_namespace` only."""
+    uid: int
+    boot_id: str
+    start_ticks: int
+    """Clock ticks since boot, field 22 of proc_pid_stat(5), in the time namespace `time_namespace`."""
+    namespace: int
+    """Inode of the PID namespace in which the init is 1."""
+    observer_namespace: int
+    time_namespace: int | None = None
+    pidfs_id: int | None = None
+    pidfs_handle: str | None = None
+    """File handle of the pidfd, in hex."""
+    witness: str
+    """Which call saw it as PID 1."""
+    proc: str
+    """`fresh` or `host`: the /proc that the job sees."""
+
+
+class Outcome(Fact):
+    """How the command ended. `cause` is one of `CAUSES`, or a newer one."""
+
+    cause: str
+    code: int | None = None
+    signal: int | None = None
+    core: bool = False
+    errno: int | None = None
+    step: str | None = None
+    by: str | None = None
+    """Who asked for the end: `host`, `eof`, `SIGTERM`, ..."""
+    last_signal: str | None = None
+    """`TERM` or `KILL`: the strongest signal that was needed."""
+    detail: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a cause that is not text; an unknown one passes, for the sake of newer writers."""
+        if not isinstance(self.cause, str):
+            raise TypeError(f"Outcome: cause is text, not {type(self.cause).__name__}")
+
+
+class Usage(Fact):
+    """What the job took. Times in microseconds."""
+
+    wall_us: int | None
+    user_us: int
+    system_us: int
+    max_rss_bytes: int
+    """Of the largest single process."""
+    processes: int
+    scope: str
+    """Of whom: `waited-for` counts only the processes that were reaped."""
+
+
+class Leftovers(Fact):
+    """Processes of the tree that were alive after the command ended."""
+
+    count: int
+    names: tuple[str, ...]
+    """Base names of their commands."""
+    signal: str | None
+    """`TERM` or `KILL`: what it took. None where they ended alone."""
+
+
+class Blocker(Fact):
+    """One process that is in the way of emptiness."""
+
+    pid: int
+    name: str
+    state: str
+    """One letter, as in proc_pid_stat(5)."""
+    wchan: str | None
+    tracer: int | None
+    freezer: str | None
+    """The cgroup that freezes it."""
+    why: str
+
+
+class Held(Fact):
+    """Why the containment is not proven empty, and who has the next step."""
+
+    reason: str
+    owner: str
+    advice: str
+    blockers: tuple[Blocker, ...]
+
+
+class Receipt(Fact):
+    """The durable record of one job. Times in seconds since the Unix epoch."""
+
+    id: str
+    permit_id: str
+    state: str
+    tier: str
+    command: str
+    """Base name of the executable. Arguments and environment are never stored."""
+    wrapper_pid: int
+    created_at: float
+    proof: NamespaceInit | None
+    outcome: Outcome | None = None
+    usage: Usage | None = None
+    leftovers: Leftovers | None = None
+    empty: bool | None = None
+    """None: unknown, written as null."""
+    held: Held | None = None
+    ended_at: float | None = None
+    ran: bool | None = None
+    """Whether the command was executed; None: not known."""
+    version: int = VERSION
