@@ -1,9 +1,10 @@
-"""Durable receipts of contained jobs: one private JSON file a job, old or new after any crash, never torn, never lost.
+"""Durable receipts of contained jobs: one private file a job, old or new after any crash, never torn or lost.
 
-Standard library only, and nothing of `contain`: receipts outlive the program that wrote them. `receipts.store` states
-what is promised; `receipts.place` says where.
+Standard library only, and nothing of `contain`: receipts outlive the program that wrote them.
+`receipts.store` states what is promised; `receipts.place` says where.
 """
 
+from receipts.batch import Batch
 from receipts.codec import Unreadable, decode, dumps, encode, loads
 from receipts.disk import Unwritable
 from receipts.facts import (
@@ -29,7 +30,7 @@ from receipts.lock import Busy, Lock, take
 from receipts.names import check_id
 from receipts.place import Place, default_root, open_place
 from receipts.record import Record, fields
-from receipts.store import Batch, Duplicate, Store
+from receipts.store import Duplicate, Store
 
 __all__ = [
     "CAUSES",

@@ -1,7 +1,7 @@
 """Facts to JSON and back. Fails closed: what is not certainly a whole receipt is `Unreadable`.
 
-The annotation of a field is its schema: `int`, `str | None`, `tuple[Blocker, ...]`. A strict reader of one page is made
-from it, once per class, so that a field is declared in one place only.
+The annotation of a field is its schema: `int`, `str | None`, `tuple[Blocker, ...]`. A strict reader of one
+page is made from it, once per class, so that a field is declared in one place only.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def decode(cls: type[F], value: object, where: str = "") -> F:
 
 
 def dumps(receipt: Receipt) -> bytes:
-    """Return one JSON document and a newline, in ASCII: lone surrogates (file names that are not UTF-8) survive.
+    """Return one JSON document and a newline, in ASCII: file names that are not UTF-8 survive as surrogates.
 
     A value that JSON cannot hold is a `ValueError` or a `TypeError`.
     """

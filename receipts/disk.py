@@ -1,4 +1,4 @@
-"""The file calls under the store: one directory, by descriptor, so that nobody can swap the path under our feet."""
+"""The file calls under the store: one directory, by descriptor: nobody can swap the path under our feet."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ if TYPE_CHECKING:
 LARGEST_BYTES: Final = 1 << 20
 """No receipt of ours comes near: more is somebody else's file, and is not read into memory."""
 
-# Darwin's fsync(2) stops at the drive's cache. F_FULLFSYNC goes through it (tens of ms); F_BARRIERFSYNC only forbids
-# reordering, which is what "old or new, never torn" needs. Python names the first alone; 85 is <sys/fcntl.h>.
+# Darwin's fsync(2) stops at the drive's cache. F_FULLFSYNC goes through it (tens of ms); F_BARRIERFSYNC only
+# forbids reordering, which is what "old or new, never torn" needs. Python names the first alone; 85 is
+# <sys/fcntl.h>.
 _FULL: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 _BARRIER: Final[int | None] = getattr(fcntl, "F_BARRIERFSYNC", None if _FULL is None else 85)
 
 
 class Unwritable(Exception):  # noqa: N818 - names the finding, as Unreadable does
-    """The file system refused a step; the older state of the receipt stands, unless `step` is `sync-directory`.
+    """The file system refused a step; the older state stands, unless `step` is `sync-directory`.
 
-    After a refused `sync-directory` the newer state is visible, and whether it would survive a power loss is unknown.
+    After a refused `sync-directory` the newer state is visible, and whether it would survive a power loss is
+    unknown.
     """
 
     def __init__(self, number: int | None, strerror: str, step: str, name: str) -> None:
-        """Take the errno, its text, our step (`lock`, `write`, `rename`, `sync-directory`, ...) and the file."""
+        """Take errno, its text, our step (`lock`, `create`, `write`, `sync`, `rename`, ...) and the file."""
         super().__init__(number, strerror, step, name)
         self.errno = number
         self.strerror = strerror
@@ -76,6 +78,12 @@ class Directory:
         except OSError as error:
             raise Unwritable.of(error, "sync-directory", self.path) from error
 
+    def settle(self, replaced: list[str]) -> None:
+        """Make the names durable, then drop what they replace: this needs no sync, a later state wins."""
+        self.sync_names()
+        for name in replaced:
+            self.drop(name)
+
     def put(self, name: str, temporary: str, data: bytes) -> None:
         """Make `data` appear as `name`, whole or not at all. Durable with the next `sync_names`.
 
@@ -88,14 +96,16 @@ class Directory:
                 step = "write"
                 _write_all(fd, data)
                 step = "sync"
-                # Before the rename: else the name may reach the disk ahead of the data (an empty receipt after a crash).
+                # Before the rename: else the name may reach the disk ahead of the data (an empty receipt
+                # after a crash).
                 self.sync(fd)
             finally:
                 os.close(fd)
             step = "rename"
             os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         except OSError as error:
-            # No second fsync: the kernel reports a lost write once, and the next call would say that all is well.
+            # No second fsync: the kernel reports a lost write once, and the next call would say that all is
+            # well.
             self.drop(temporary)
             raise Unwritable.of(error, step, name) from error
 
@@ -107,7 +117,10 @@ class Directory:
             raise Unwritable.of(error, "rename", new) from error
 
     def drop(self, name: str) -> bool:
-        """Remove a name that no longer counts, and say whether it went. A refusal is no error: a later state wins."""
+        """Remove a name that no longer counts, and say whether it went.
+
+        A refusal is no error: a later state wins over it.
+        """
         try:
             os.unlink(name, dir_fd=self.fd)
         except OSError:
@@ -137,10 +150,7 @@ class Directory:
                 return Unreadable("not a regular file", name)
             if found.st_size > LARGEST_BYTES:
                 return Unreadable(f"larger than {LARGEST_BYTES} bytes", name)
-            data = b""
-            while chunk := os.read(fd, LARGEST_BYTES):
-                data += chunk
-            return data
+            return _read_all(fd)
         except OSError as error:
             return Unreadable(f"cannot be read: {error.strerror}", name)
         finally:
@@ -149,10 +159,11 @@ class Directory:
     def names(self) -> list[str]:
         """Return all names in one pass, or raise `Unreadable`."""
         try:
-            # A descriptor of its own: the position of a listing belongs to the open file, which threads would share.
+            # A descriptor of its own: the position of a listing belongs to the open file, which threads would
+            # share.
             fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
             try:
-                return os.listdir(fd)
+                return os.listdir(fd)  # noqa: PTH208 - pathlib lists no descriptor
             finally:
                 _close_read(fd)
         except OSError as error:
@@ -169,10 +180,16 @@ class Directory:
         return fd
 
 
+def _read_all(fd: int) -> bytes:
+    data = b""
+    while chunk := os.read(fd, LARGEST_BYTES):
+        data += chunk
+    return data
+
+
 def _write_all(fd: int, data: bytes) -> None:
-    os.fchmod(
-        fd, 0o600
-    )  # an inherited umask may have taken our own bits: the next reader would be locked out
+    # An inherited umask may have taken our own bits: the next reader would be locked out.
+    os.fchmod(fd, 0o600)
     rest = memoryview(data)
     while rest:
         written = os.write(fd, rest)
@@ -182,7 +199,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _close_read(fd: int) -> None:
-    try:
+    try:  # noqa: SIM105 - contextlib is 3 ms of every start
         os.close(fd)
     except OSError:
         pass  # what was read is read

@@ -1,7 +1,7 @@
 """What a receipt says: frozen records whose JSON names are the camelCase of the field names.
 
-Readers are lenient with newer writers where that is safe: every record keeps the keys that it does not know in `other`
-and they are written back untouched.
+Readers are lenient with newer writers where that is safe: every record keeps the keys that it does not know
+in `other` and they are written back untouched.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which file system a descriptor is on, and whether locks and fsync can be believed there.
 
-By the mount table, because statfs(2) is not enough: on 9p it passes on the *server's* magic (ext4, on a Windows drive's
-bridge), and `st_dev` misleads on btrfs and overlay. The descriptor's mount id finds the one line that counts.
+By the mount table, because statfs(2) is not enough: on 9p it passes on the *server's* magic (ext4, on a
+Windows drive's bridge), and `st_dev` misleads on btrfs and overlay. The descriptor's mount id finds the one
+line that counts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ALLOWED: Final = frozenset(
     "ext2 ext3 ext4 xfs btrfs zfs f2fs tmpfs ramfs overlay apfs bcachefs".split()  # noqa: SIM905 - a list to read
 )
 _NETWORK: Final = frozenset(
-    "nfs nfs4 cifs smb3 smbfs ceph glusterfs afs coda ncpfs lustre gfs2 ocfs2 orangefs pvfs2 beegfs gpfs".split()  # noqa: SIM905
+    "nfs nfs4 cifs smb3 smbfs ceph glusterfs afs coda lustre gfs2 ocfs2 orangefs beegfs gpfs".split()  # noqa: SIM905
 )
 _NETWORK_FUSE: Final = frozenset("sshfs glusterfs ceph s3fs rclone gcsfuse davfs cephfs".split())  # noqa: SIM905
 _SHARED: Final = frozenset("9p virtiofs vboxsf vmhgfs prl_fs fakeowner".split())  # noqa: SIM905
@@ -71,7 +72,7 @@ class FileSystem(Record):
 
 
 def look(fd: int, proc: str, statfs_type: StatfsType | None) -> FileSystem | None:
-    """Return the verdict on a descriptor's file system, or None where nothing is known: the caller refuses then."""
+    """Return the verdict on a descriptor's file system; None where nothing is known: a refusal too."""
     mount = _mount(fd, proc)
     by_call: FileSystem | None = None
     if statfs_type is not None:
@@ -135,7 +136,7 @@ def mount_of(mountinfo: str, wanted: str) -> Mount | None:
 
 
 def _unescape(word: str) -> str:
-    """Undo \\040 \\011 \\012 \\134, the backslash last: `\\134040` is a backslash and 040."""
+    r"""Undo \040 \011 \012 \134, the backslash last: `\134040` is a backslash and 040."""
     for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         word = word.replace(code, character)
     return word
@@ -152,5 +153,5 @@ def _mount(fd: int, proc: str) -> Mount | None:
 
 def _read(path: str) -> str:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    with open(fd, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+    with open(fd, encoding="utf-8", errors="surrogateescape", newline="\n") as file:  # noqa: PTH123 - by descriptor
         return file.read()

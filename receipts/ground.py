@@ -22,7 +22,8 @@ _EVERY_UID: Final = ["0", "0", "4294967295"]
 class Unsafe(Exception):  # noqa: N818 - the finding, not a fault
     """The place is refused. `reason` is one word for programs, `advice` what to do, for people.
 
-    Reasons: symlink, not-a-directory, owner, mode, parent, file-system, file-system-unknown, missing, unwritable.
+    Reasons: symlink, not-a-directory, owner, mode, parent, file-system, file-system-unknown, missing,
+    unwritable.
     """
 
     def __init__(self, reason: str, message: str, advice: str) -> None:
@@ -82,6 +83,12 @@ def check_parent(found: os.stat_result, above: str, proc: str) -> None:
         raise Unsafe("parent", f"others may replace what is in {above}", f"chmod go-w {above} {ELSEWHERE}")
 
 
+def check_writable(fd: int, path: str) -> None:
+    """Refuse a read-only file system before a job is made, not at its first receipt."""
+    if os.fstatvfs(fd).f_flag & os.ST_RDONLY:
+        raise Unsafe("unwritable", f"{path} is on a read-only file system", f"make it writable {ELSEWHERE}")
+
+
 def home_trouble(home: str, uid: int, proc: str, statfs_type: StatfsType | None) -> str | None:
     """Return why an account's home cannot hold its root, or None where it can."""
     if not home.startswith("/"):
@@ -103,7 +110,7 @@ def home_trouble(home: str, uid: int, proc: str, statfs_type: StatfsType | None)
 
 
 def _some_uids_are_hidden(proc: str) -> bool:
-    """Say whether this user namespace shows others as the overflow uid: then root of the outside looks like nobody.
+    """Say whether this user namespace maps not every uid: then root of the outside looks like nobody.
 
     So it is inside a job of ours (one uid is mapped), where `/tmp` and `/home` belong to 65534.
     """

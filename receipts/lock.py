@@ -1,7 +1,8 @@
 """The lock of one job: flock(2) on `<id>.lock`, held as long as somebody is responsible for the receipt.
 
-flock and never fcntl locks: those belong to the process, and any close of the same file anywhere in it drops them.
-A flock belongs to the open file: SIGKILL frees it, and a copy of the descriptor in a forked child keeps it.
+flock and never fcntl locks: those belong to the process, and any close of the same file anywhere in it drops
+them. A flock belongs to the open file: SIGKILL frees it, and a copy of the descriptor in a forked child keeps
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _TRIES: Final = 100
 
 
 class Busy(Exception):  # noqa: N818 - the finding, not a fault
-    """Somebody else holds the lock. `holder_pid` is what they wrote into it, in *their* PID namespace; or None."""
+    """Somebody else holds the lock.
+
+    `holder_pid` is what they wrote into it, a number of *their* PID namespace; None where it cannot be read.
+    """
 
     def __init__(self, job_id: str, holder_pid: int | None) -> None:
         """Take the job and the number found in the file."""
@@ -48,16 +52,19 @@ class Lock:
         self._dir_fd = dir_fd
 
     def release(self) -> None:
-        """Let go; a second call does nothing. Only closes: LOCK_UN in a forked child would free its parent's lock."""
+        """Let go; a second call does nothing.
+
+        It only closes: LOCK_UN in a forked child would free its parent's lock.
+        """
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            try:
+            try:  # noqa: SIM105 - contextlib is 3 ms of every start
                 os.close(fd)
             except OSError:
                 pass  # closed all the same (close(2)); there is nothing else to do about it
 
     def remove(self) -> None:
-        """Unlink the file while it is locked, then let go. A waiter notices that its file has lost its name."""
+        """Unlink the file while it is locked, then let go; a waiter notices that its file lost its name."""
         name = name_of(self.job_id, LOCK)
         try:
             if self.fd >= 0 and _leads_to(self._dir_fd, name, self.fd):
@@ -80,7 +87,8 @@ class Lock:
 def take(dir_fd: int, job_id: str) -> Lock:
     """Return the lock of a job, or raise `Busy` at once; `Unwritable` where the file cannot be made.
 
-    The file is created where it is missing: a receipt without one must be locked by its next reader all the same.
+    The file is created where it is missing: a receipt without one must be locked by its next reader all the
+    same.
     """
     name = name_of(check_id(job_id), LOCK)
     for _ in range(_TRIES):
@@ -100,7 +108,8 @@ def take(dir_fd: int, job_id: str) -> Lock:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise Busy(job_id, holder) from None
             raise Unwritable.of(error, "lock", name) from error
-        # We hold a file that has lost its name: the next one to come would lock a new one, and both would be "the" holder.
+        # We hold a file that has lost its name: the next one to come would lock a new one, and both would be
+        # "the" holder.
         lock.release()
     raise Busy(job_id, None)
 

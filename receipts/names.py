@@ -1,4 +1,4 @@
-"""The names of a job in the receipts' directory. The state is in the name: a rename costs half of a rewrite."""
+"""The names of a job's files. The state is in the name, because a rename costs half of a rewrite."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from typing import Final
 
 MOVES: Final = ("prepared", "running", "exited", "json")
-"""Suffixes of a receipt in the order in which a job moves through them; the last one holds `released` or `held`."""
+"""Suffixes of a receipt, in the order in which a job moves; the last one holds `released` or `held`."""
 
 LOCK: Final = "lock"
 TEMPORARY: Final = "tmp"

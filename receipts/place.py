@@ -9,7 +9,15 @@ import os
 import pwd
 import stat
 
-from receipts.ground import ELSEWHERE, Unsafe, check_directory, check_parent, file_system, home_trouble
+from receipts.ground import (
+    ELSEWHERE,
+    Unsafe,
+    check_directory,
+    check_parent,
+    check_writable,
+    file_system,
+    home_trouble,
+)
 from receipts.record import Record
 
 TYPE_CHECKING = False
@@ -52,8 +60,8 @@ def default_root(
 ) -> tuple[str, str | None]:
     """Return the account's own root, and a note where it is not in the account's home.
 
-    The home comes from the account database, never from HOME: an environment must not choose another registry.
-    Whether the answer is safe is for `open_place` to say.
+    The home comes from the account database, never from HOME: an environment must not choose another
+    registry. Whether the answer is safe is for `open_place` to say.
     """
     try:
         home = pwd.getpwuid(uid).pw_dir
@@ -61,7 +69,7 @@ def default_root(
         home = ""
     trouble = home_trouble(home, uid, proc, statfs_type)
     if trouble is None:
-        return os.path.join(home, ".contain"), None
+        return f"{home.rstrip('/')}/.contain", None
     path = f"/var/tmp/contain-{uid}"  # noqa: S108 - the owner, mode and link checks of open_place are the point
     return path, f"receipts are in {path}: {trouble}"
 
@@ -71,16 +79,18 @@ def open_place(
 ) -> Place:
     """Open the directory of `path`, or the default root, and return it; `Unsafe` where it may not be used.
 
-    With `create` a missing last component is made (0700, durable), and a read-only file system is refused; without, a
-    missing one is `Unsafe("missing")`. `proc` is where /proc is. `statfs_type` adds what the standard library lacks.
+    With `create` a missing last component is made (0700, durable), and a read-only file system is refused;
+    without, a missing one is `Unsafe("missing")`. `proc` is where /proc is. `statfs_type` adds what the
+    standard library lacks.
     """
     note = None
     if path is None:
         path, note = default_root(os.geteuid(), proc=proc, statfs_type=statfs_type)
     if not path or "\0" in path:
         raise Unsafe("missing", f"{path!r} is not a path", "name a directory")
-    # Not normalised: `link/..` means to the kernel what it means. Without slashes at the end, which would follow a link.
-    path = os.path.join(os.getcwd(), path).rstrip("/") or "/"
+    # Not normalised: `link/..` means to the kernel what it means. Without slashes at the end, which would
+    # follow a link.
+    path = _absolute(path).rstrip("/") or "/"
     above, base = os.path.split(path)
     parent = _open_parent(above)
     try:
@@ -98,16 +108,23 @@ def open_place(
             kind = file_system(fd, path, proc, statfs_type)
             check_directory(os.fstat(fd), path)
             check_parent(os.fstat(parent), above, proc)
-            if create and os.fstatvfs(fd).f_flag & os.ST_RDONLY:
-                raise Unsafe(
-                    "unwritable", f"{path} is on a read-only file system", f"make it writable {ELSEWHERE}"
-                )
+            if create:
+                check_writable(fd, path)
         except BaseException:
             os.close(fd)
             raise
     finally:
         os.close(parent)
     return Place(fd=fd, path=path, filesystem=kind, note=note)
+
+
+def _absolute(path: str) -> str:
+    if path.startswith("/"):
+        return path
+    try:
+        return f"{os.getcwd()}/{path}"  # noqa: PTH109 - pathlib is 10 ms of every start
+    except FileNotFoundError:
+        raise Unsafe("missing", "the working directory is gone", "name an absolute path") from None
 
 
 def _open_parent(above: str) -> int:
@@ -124,7 +141,7 @@ def _open_parent(above: str) -> int:
 
 
 def _open_last(parent: int, base: str, path: str) -> int | None:
-    """Return the directory's descriptor, or None where there is nothing of that name. Never follows a link."""
+    """Return the directory's descriptor, None where nothing has that name; a link is never followed."""
     try:
         return os.open(base, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     except FileNotFoundError:
@@ -147,7 +164,7 @@ def _open_last(parent: int, base: str, path: str) -> int | None:
 
 
 def _make(parent: int, base: str, path: str) -> None:
-    """Make the directory and its name durable: receipts in a directory that a power loss takes away are lost too."""
+    """Make the directory and its name durable: its receipts would go with it."""
     try:
         try:
             os.mkdir(base, 0o700, dir_fd=parent)

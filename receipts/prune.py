@@ -70,8 +70,10 @@ def _remove(store: Store, locks: list[Lock]) -> int:
     # Under the locks the look from before counts no more: a job may have been finished otherwise since.
     sure = [lock for lock in locks if _released_at(store, lock.job_id) is not None]
     directory = store.directory
-    # An older name that outlived its successor would be a running job again after a power loss: it goes first, for good.
-    if any([directory.drop(name_of(lock.job_id, older)) for lock in sure for older in MOVES[:-1]]):
+    # An older name that outlived its successor would be a running job again after a power loss: it goes
+    # first, for good.
+    dropped = [directory.drop(name_of(lock.job_id, older)) for lock in sure for older in MOVES[:-1]]
+    if any(dropped):
         directory.sync_names()
     removed = 0
     for lock in sure:

@@ -1,7 +1,7 @@
 """A frozen record, as light as a class can be.
 
-`dataclasses` brings `inspect`, `ast` and `re` along: 10 ms of every start. What is used of it here fits on one page, and
-type checkers see the same thing through `dataclass_transform`.
+`dataclasses` brings `inspect`, `ast` and `re` along: 10 ms of every start. What is used of it here fits on
+one page, and type checkers see the same thing through `dataclass_transform`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Record:
     _unhashed: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        # Under postponed evaluation every annotation is its source text: the codec reads its schema from the same text.
+        # Under postponed evaluation every annotation is its source text: the codec reads its schema from the
+        # same text.
         own = {n: t for n, t in cls.__annotations__.items() if not str(t).startswith("ClassVar")}
         cls._types = {**cls._types, **own}
         cls._names = frozenset(cls._types)
@@ -77,4 +78,4 @@ class Record:
 
 def fields(record: Record | type[Record]) -> tuple[str, ...]:
     """Return the names of the fields, in the order of their declaration."""
-    return tuple(record._types)
+    return tuple(record._types)  # noqa: SLF001 - of this module

@@ -1,42 +1,43 @@
-"""The store of receipts: one directory, one job = one receipt, the state in the file's name.
+r"""The store of receipts: one directory, one job = one receipt, the state in the file's name.
 
 Invariants (each has a test of its number in tests/receipts/test_store.py):
 
   1  A name is made by rename only, so a receipt is there whole or not at all.
-  2  A file's data is on disk before its name is: write, fsync(file), rename, fsync(directory), in this order.
+  2  A file's data is on disk before its name: write, fsync(file), rename, fsync(directory), in this order.
   3  When a method returns, its state survives SIGKILL and power loss; inside `batch()`, when the batch ends.
-  4  A job never has no receipt again once `prepare` has returned, until `prune`: a newer name exists before an older goes.
-  5  Of several names the later state wins; older ones are litter that any crash may leave and any power loss bring back.
-  6  An unreadable latest receipt is reported as such: never hidden by an older one, never dropped, never pruned.
+  4  From `prepare` to `prune` a job is never without a receipt: the newer name comes before the older goes.
+  5  Of several names the later state wins; older ones are litter that a crash may leave or bring back.
+  6  An unreadable latest receipt is reported: never hidden by an older one, never dropped, never pruned.
   7  A refused call leaves the older state readable and no temporary that counts.
   8  One id, one job: `prepare` refuses an id that has any receipt.
   9  What a reader does not know it writes back.
  10  Only `released` is ever pruned, under the lock of its job.
  11  The receipts of a batch cost one directory sync.
- 12  Every method that changes a job is called by the holder of its lock (`receipts.lock.take`); readers need none.
+ 12  What changes a job is called by the holder of its lock (`receipts.lock.take`); readers need none.
 
-States (names in brackets; `held` returns to itself or becomes released when somebody finishes the job):
+States (names in brackets; `held` returns to itself, or becomes released when somebody finishes the job):
 
-    prepare ----> prepared ------> running -----> exited -----> released | held
-           \\    [<id>.prepared]   [<id>.running]  [<id>.exited]  [<id>.json]
-            \\________________________^   \\________________________^
-             (state `running` at once:     (the usual way: the tree was drained at once)
-              no host waits between)
+    prepare ----> prepared -------> running -------> exited -------> released | held
+           \    [<id>.prepared]   [<id>.running]   [<id>.exited]      [<id>.json]
+            \_______________________^    \______________________________^
+              (running at once: no         (the usual way: the tree was
+               host waits between)          drained at once)
 
-    transition                     method      file calls
-    nothing  -> prepared|running   prepare     write .tmp, fsync, rename, fsync directory
-    prepared -> running            running     rename, fsync directory
-    any      -> exited             exited      write .tmp, fsync, rename, fsync directory, unlink the older names
-    any      -> released|held      finish      the same
-    released -> nothing            prune       unlink older names, [fsync directory], unlink, unlink the lock
+    transition                   method    file calls
+    nothing  -> prepared|running prepare   write .tmp, fsync, rename, fsync directory
+    prepared -> running          running   rename, fsync directory
+    any      -> exited           exited    write .tmp, fsync, rename, fsync directory, unlink older names
+    any      -> released|held    finish    the same
+    released -> nothing          prune     unlink older names, [fsync directory], unlink, unlink the lock
 
-What may be trusted: in [prepared] no command has run, whatever else is known. In [running] it may have run. In [exited]
-the outcome is the truth and the tree may live. In [json] the last word is written in `state` and `empty`.
+What may be trusted: in [prepared] no command has run, whatever else is known. In [running] it may have run.
+In [exited] the outcome is the truth and the tree may live. In [json] the last word is `state` and `empty`.
 """
 
 from __future__ import annotations
 
 from receipts import prune as pruning
+from receipts.batch import Batch
 from receipts.codec import Unreadable, dumps, loads
 from receipts.disk import Directory, Unwritable
 from receipts.facts import EXITED, HELD, PREPARED, RELEASED, RUNNING, Receipt
@@ -44,7 +45,6 @@ from receipts.names import LOCK, MOVES, TEMPORARY, check_id, name_of, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Final
 
 _STATES_OF: Final = {
@@ -59,35 +59,11 @@ class Duplicate(Exception):  # noqa: N818 - the finding, not a fault
     """The id has a receipt already: a used id is never used again."""
 
 
-class Batch:
-    """Inside it directory syncs wait for the end, where one is made. Nothing may be *said* before that."""
-
-    def __init__(self, store: Store) -> None:
-        """Made by `Store.batch`."""
-        self._store = store
-        self.dirty = False
-        self.replaced: list[str] = []
-
-    def __enter__(self) -> None:
-        """Begin. One batch of a store at a time, and in one thread."""
-        if self._store.open_batch is not None:
-            raise RuntimeError("a batch of this store is open")
-        self._store.open_batch = self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Sync once, then drop the replaced names: also after an error, for what was written before it."""
-        self._store.open_batch = None
-        if self.dirty:
-            self._store.settle(self.replaced)
-
-
 class Store:
     """The receipts of one directory. Not for several threads at once while a batch is open."""
 
     def __init__(self, dir_fd: int, path: str, *, full: bool = False) -> None:
-        """Borrow `dir_fd` (see `receipts.place`). `path` is for messages. `full`: on Darwin, through the drive's cache."""
+        """Borrow `dir_fd` (see `receipts.place`); `path` is for messages; `full` is of `disk.Directory`."""
         self.directory = Directory(dir_fd, path, full=full)
         self.path = path
         self.open_batch: Batch | None = None
@@ -107,18 +83,21 @@ class Store:
         self._put(receipt, suffix)
 
     def running(self, receipt: Receipt) -> Receipt:
-        """Rename prepared to running and return the receipt as it stands now. Other changes of it are not written."""
+        """Rename prepared to running and return the receipt as it stands now.
+
+        Nothing else of `receipt` is written: what was prepared is what runs. Raises `Unwritable`.
+        """
         check_id(receipt.id)
         self.directory.rename(name_of(receipt.id, "prepared"), name_of(receipt.id, "running"))
         self._settle([])
         return receipt.replace(state=RUNNING)
 
     def exited(self, receipt: Receipt) -> None:
-        """Write the outcome of a job whose tree may live on."""
+        """Write the outcome of a job whose tree may live on. Raises `Unwritable`."""
         self._put(receipt, _suffix(receipt, "exited"))
 
     def finish(self, receipt: Receipt) -> None:
-        """Write the last state, released or held; a held one may be finished again."""
+        """Write the last state, released or held; a held one may be finished again. Raises `Unwritable`."""
         self._put(receipt, _suffix(receipt, "json"))
 
     def batch(self) -> Batch:
@@ -128,7 +107,7 @@ class Store:
     def find(self, job_id: str) -> Receipt | Unreadable | None:
         """Return the latest receipt of a job; None only where there is none at all.
 
-        A latest that cannot be understood comes back as `Unreadable`, as a value: it is a finding, and it is held.
+        A latest that cannot be understood comes back as an `Unreadable`: a finding, and it counts as held.
         """
         check_id(job_id)
         latest: Receipt | Unreadable | None = None
@@ -140,7 +119,7 @@ class Store:
         return latest
 
     def exists(self, job_id: str) -> bool:
-        """Say whether a job has a receipt, readable or not. Fails closed: yes, where the file system does not answer."""
+        """Say whether a job has a receipt, readable or not; yes where the file system does not answer."""
         try:
             return bool(self._standing(job_id))
         except OSError:
@@ -150,23 +129,19 @@ class Store:
         """Return the ids that have a receipt, sorted, from one listing; `Unreadable` where it is refused."""
         found = [parsed for parsed in map(parse, self.directory.names()) if parsed]
         sure = {job_id for job_id, suffix in found if suffix in MOVES}
-        # A name that moves while the directory is read may be missed under both names (readdir(3)); its lock stays put.
+        # A name that moves while the directory is read may be missed under both names (readdir(3)); its lock
+        # stays put.
         doubtful = {job_id for job_id, suffix in found if suffix in (LOCK, TEMPORARY)} - sure
         return sorted(sure | {job_id for job_id in doubtful if self.exists(job_id)})
 
     def prune(self, now: float, max_age_s: float, max_count: int) -> int:
         """Remove old released receipts and the litter of dead writers; return how many receipts went.
 
-        `now` in seconds since the epoch. Those that ended more than `max_age_s` ago go, and all but the newest
-        `max_count`. Held and unreadable ones stay, and whatever is locked. Raises `Unreadable` and `Unwritable`.
+        `now` in seconds since the epoch. Those that ended more than `max_age_s` ago go, and all but the
+        newest `max_count`. Held and unreadable ones stay, and whatever is locked. Raises `Unreadable` where
+        the directory cannot be listed, `Unwritable` where a sync is refused.
         """
         return pruning.prune(self, now, max_age_s, max_count)
-
-    def settle(self, replaced: list[str]) -> None:
-        """Make the names durable, then drop those that they replace: these need no sync, a later state wins."""
-        self.directory.sync_names()
-        for name in replaced:
-            self.directory.drop(name)
 
     def _put(self, receipt: Receipt, suffix: str) -> None:
         job_id = check_id(receipt.id)
@@ -175,10 +150,9 @@ class Store:
 
     def _settle(self, replaced: list[str]) -> None:
         if self.open_batch is None:
-            self.settle(replaced)
+            self.directory.settle(replaced)
         else:
-            self.open_batch.dirty = True
-            self.open_batch.replaced += replaced
+            self.open_batch.put_off(replaced)
 
     def _standing(self, job_id: str) -> list[str]:
         check_id(job_id)
