@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 
 from receipts.codec import Unreadable
+from receipts.sync import sync
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,12 +15,6 @@ if TYPE_CHECKING:
 
 LARGEST_BYTES: Final = 1 << 20
 """No receipt of ours comes near: more is somebody else's file, and is not read into memory."""
-
-# Darwin's fsync(2) stops at the drive's cache. F_FULLFSYNC goes through it (tens of ms); F_BARRIERFSYNC only
-# forbids reordering, which is what "old or new, never torn" needs. Python names the first alone; 85 is
-# <sys/fcntl.h>.
-_FULL: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
-_BARRIER: Final[int | None] = getattr(fcntl, "F_BARRIERFSYNC", None if _FULL is None else 85)
 
 
 class Unwritable(Exception):  # noqa: N818 - names the finding, as Unreadable does
@@ -59,17 +53,7 @@ class Directory:
 
     def sync(self, fd: int | None = None) -> None:
         """Make a file durable, or without `fd` the names of the directory. An `OSError` is the caller's."""
-        target = self.fd if fd is None else fd
-        command = _FULL if self.full else _BARRIER
-        if command is not None:
-            try:
-                fcntl.fcntl(target, command)
-            except OSError as error:
-                if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
-                    raise
-            else:
-                return
-        os.fsync(target)
+        sync(self.fd if fd is None else fd, full=self.full)
 
     def sync_names(self) -> None:
         """Make renames durable, or raise `Unwritable`."""
