@@ -9,36 +9,16 @@ enum { LIFELINE_READ = 6, LIFELINE_WRITE = 7, FIRST_FREE = 8 };
 
 /* Answers go to a wrapper that may be gone or stopped: never block on it. A lost answer leaves an init without a
  * wrapper's hand on its control socket, and that init exits. */
-static void answer(const struct launch_reply *reply, int pidfd, int namespace_fd) {
+static void answer(const struct launch_reply *reply, int pidfd) {
     struct io_vector part = {reply, sizeof *reply};
-    struct { struct control_head head; int fds[2]; } control = {
-        {sizeof(struct control_head) + 2 * sizeof(int), SOCKET_LEVEL, RIGHTS}, {pidfd, namespace_fd}};
+    struct { struct control_head head; int fd, padding; } control = {
+        {sizeof(struct control_head) + sizeof(int), SOCKET_LEVEL, RIGHTS}, pidfd, 0};
     struct message message = {NULL, 0, &part, 1, NULL, 0, 0};
     if (!reply->error) {
         message.control = &control;
         message.control_length = sizeof control;
     }
     sys(__NR_sendmsg, KEEPER_REQUESTS, &message, NO_SIGNAL | DONT_WAIT);
-}
-
-static void number_into(char *to, unsigned long value) {
-    char digits[24];
-    int n = 0;
-    do digits[n++] = (char)('0' + value % 10); while (value /= 10);
-    while (n) *to++ = digits[--n];
-    *to = 0;
-}
-
-/* An fd of the init's PID namespace. The number cannot be another process's by now: we ignore SIGCHLD, so the
- * kernel may already have reaped a dead init, but then the pidfd says so and the wrapper looks at it first. */
-static long open_namespace(long pid) {
-    char path[64] = "/proc/";
-    int n = 6;
-    number_into(path + n, (unsigned long)pid);
-    while (path[n]) n++;
-    for (const char *rest = "/ns/pid"; *rest; rest++) path[n++] = *rest;
-    path[n] = 0;
-    return sys(__NR_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 }
 
 static int may_make_namespaces(void) {
@@ -82,7 +62,6 @@ static void launch(const struct launch_request *request, const int *fds) {
                       LIFELINE_READ, KEEPER_WRAPPER, 0,
                       (unsigned)sys(__NR_getuid), (unsigned)sys(__NR_getgid), 0};
     int pidfd = -1;
-    long namespace_fd = -1;
     /* Before the clone: the working directory is then copied with the mounts. After it, `..` would lead out of the
      * job's mount namespace, to a /proc of the host. */
     at_step(STEP_DIRECTORY);
@@ -99,15 +78,10 @@ static void launch(const struct launch_request *request, const int *fds) {
         reply.user_namespace = user_namespace;
     }
     sys(__NR_chdir, "/");
-    if (result > 0) {
-        reply.pid = (int32_t)result;
-        reply.step = STEP_NAMESPACE;
-        at_step(STEP_NAMESPACE);
-        namespace_fd = open_namespace(result);
-        result = namespace_fd < 0 ? namespace_fd : 0;
-    }
-    reply.error = (int32_t)-result;
-    answer(&reply, pidfd, (int)namespace_fd);
+    reply.pid = result > 0 ? (int32_t)result : 0;
+    reply.error = result > 0 ? 0 : (int32_t)-result;
+    at_step(STEP_ANSWER);
+    answer(&reply, pidfd);
 }
 
 struct request_control {
@@ -155,7 +129,7 @@ static void serve_one(void) {
         request.version == WIRE_VERSION)
         launch(&request, fds);
     else
-        answer(&(struct launch_reply){EINVAL, STEP_REQUEST, 0, 0}, -1, -1);
+        answer(&(struct launch_reply){EINVAL, STEP_REQUEST, 0, 0}, -1);
     sys(__NR_close_range, FIRST_FREE, ~0u, 0);
 }
 

@@ -45,7 +45,7 @@ struct launch_reply {
     uint32_t step;
     int32_t pid;                /* of the init, as the keeper and the wrapper see it */
     uint32_t user_namespace;    /* 1: the init has a user namespace of its own */
-};                              /* with two descriptors: the init's pidfd, its PID namespace */
+};                              /* with one descriptor: the init's pidfd */
 
 /* Head of the memfd: then, each ended by NUL, `paths` file names to try in turn, `args` arguments, `vars` NAME=VALUE. */
 struct command_block {
@@ -58,7 +58,7 @@ enum step {
     STEP_REQUEST,               /* keeper: read and check the request and who sent it */
     STEP_DIRECTORY,             /* keeper: fchdir, before the clone */
     STEP_CLONE,                 /* keeper: clone the init with its namespaces */
-    STEP_NAMESPACE,             /* keeper: open the init's PID namespace */
+    STEP_ANSWER,                /* keeper: hand the init's pidfd to the wrapper */
     STEP_DETACH,                /* init: close what is the keeper's, leave its session */
     STEP_SETGROUPS,             /* init: deny setgroups, as the kernel asks before a gid map */
     STEP_UID_MAP,

@@ -1,0 +1,1 @@
+"""One file per verb: parsing and printing, no decisions."""

@@ -1,0 +1,74 @@
+"""The command ``contain``: finds the verb, and turns every error of ours into words and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from contain.errors import ContainError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+USAGE = """\
+usage: contain run [DIR]                       run one job; JSON lines on stdin and stdout
+       contain inspect [DIR] [ID]              what is true of one job, or of all; releases what is proven gone
+       contain inspect [DIR] ID --finish       end a tree that is still alive, by its exact identity
+       contain inspect [DIR] ID --forget --reason TEXT
+                                               give up a receipt that nothing can settle; recorded
+       contain --version | --help
+
+DIR holds the receipts, one private file a job; without it: .contain in the account's home.
+"""
+
+INTERRUPTED = 130
+
+
+def _verb(name: str) -> Callable[[list[str]], int]:
+    """Imported when asked for: what one verb needs must not slow another's start."""
+    if name == "run":
+        from contain.cli import run
+
+        return run.main
+    if name == "inspect":
+        from contain.cli import inspect
+
+        return inspect.main
+    raise UsageError(f"There is no verb {name[:40]!r}.", advice="contain --help lists them.")
+
+
+def keep_standard_fds() -> None:
+    """A caller may have closed 0, 1 or 2; the next file to be opened would then become the job's output."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs a verb; returns its exit code. Errors of ours are three sentences on standard error."""
+    args = sys.argv[1:] if argv is None else argv
+    keep_standard_fds()
+    try:
+        if not args or args[0] in ("-h", "--help"):
+            sys.stdout.write(USAGE)
+            return 0 if args else UsageError.exit_code
+        if args[0] == "--version":
+            from contain import version
+
+            sys.stdout.write(f"contain {version()}\n")
+            return 0
+        return _verb(args[0])(args[1:])
+    except ContainError as error:
+        complain(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def complain(error: ContainError) -> None:
+    """One line for a person. A closed standard error must not hide the exit code."""
+    try:
+        os.write(2, f"contain: {error}\n".encode("utf-8", "backslashreplace"))
+    except OSError:
+        pass

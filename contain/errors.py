@@ -1,0 +1,136 @@
+"""The one hierarchy of what can go wrong, each class with its own reason word and exit code.
+
+Every error says what happened (``message``), what state the job is in (``state``) and what to do next (``advice``).
+Exit codes stay clear of 0 to 2, of 126 to 165 (a shell's words about the command) and of each other.
+"""
+
+from __future__ import annotations
+
+NOTHING_RAN = "Nothing of the job ran and nothing is left."
+
+
+class ContainError(Exception):
+    """Root of the hierarchy; never raised itself. ``step`` names the launch step that failed, where one did."""
+
+    reason = "error"
+    exit_code = 70
+
+    def __init__(
+        self, message: str, *, advice: str, state: str = NOTHING_RAN, step: str | None = None, detail: str | None = None
+    ) -> None:
+        """Takes the sentences for a person; ``detail`` is a machine-readable word that narrows ``reason``."""
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+        self.state = state
+        self.step = step
+        self.detail = detail
+
+    def __str__(self) -> str:
+        """All three sentences, for a terminal."""
+        return f"{self.message} {self.state} {self.advice}"
+
+
+class UsageError(ContainError):
+    """The command line is wrong."""
+
+    reason = "usage"
+    exit_code = 64
+
+
+class ProtocolViolation(ContainError):
+    """The host sent a line that the protocol does not allow."""
+
+    reason = "protocol"
+    exit_code = 65
+
+
+class BadToken(ContainError):
+    """A line carried another token than the request's."""
+
+    reason = "bad-token"
+    exit_code = 66
+
+
+class ImpossibleRequest(ContainError):
+    """The request is well-formed, but the kernel could never run it (argument sizes, directory, limits)."""
+
+    reason = "impossible"
+    exit_code = 67
+
+
+class NoReceipt(ContainError):
+    """No receipt has this id."""
+
+    reason = "no-receipt"
+    exit_code = 68
+
+
+class NamespacesDenied(ContainError):
+    """The kernel or a policy refuses the namespaces; ``detail`` says which: sysctl, seccomp, ..."""
+
+    reason = "namespaces-denied"
+    exit_code = 69
+
+
+class SetupFailed(ContainError):
+    """A launch step failed; ``step`` names it."""
+
+    reason = "setup-failed"
+    exit_code = 71
+
+
+class UnsafePlace(ContainError):
+    """The receipt directory cannot keep what we promise; ``detail`` says why: owner, mode, symlink, ..."""
+
+    reason = "unsafe-place"
+    exit_code = 73
+
+
+class ReceiptUnwritable(ContainError):
+    """The disk did not take a receipt."""
+
+    reason = "receipt-unwritable"
+    exit_code = 74
+
+
+class JobBusy(ContainError):
+    """Another process holds the job's lock."""
+
+    reason = "busy"
+    exit_code = 75
+
+
+class DuplicateJob(ContainError):
+    """A receipt with this id exists."""
+
+    reason = "duplicate-id"
+    exit_code = 76
+
+
+class WslRefused(ContainError):
+    """This is WSL: Windows processes escape every containment of Linux."""
+
+    reason = "wsl"
+    exit_code = 77
+
+
+class TierTooWeak(ContainError):
+    """The job requires a stronger tier than can be had here."""
+
+    reason = "tier-too-weak"
+    exit_code = 78
+
+
+class UnsupportedPlatform(ContainError):
+    """This system, kernel or installation has no backend that works."""
+
+    reason = "unsupported"
+    exit_code = 79
+
+
+class ContainmentHeld(ContainError):
+    """The tree could not be proven gone; the receipt is kept."""
+
+    reason = "held"
+    exit_code = 80

@@ -1,0 +1,85 @@
+"""What a host asks for, as frozen and validated records. Durations are milliseconds, sizes are bytes."""
+
+from __future__ import annotations
+
+from contain.errors import ImpossibleRequest
+from receipts import Leftovers, Outcome, Record, Usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import ClassVar
+
+__all__ = ["TIERS", "Abort", "Job", "Leftovers", "Limits", "Outcome", "Usage", "check_bytes"]
+
+TIERS = ("tree", "traced", "cgroup", "namespace")
+"""Linux tiers, weakest first. This version has ``namespace`` only."""
+
+GRACE_MS = 10_000
+KILL_MS = 5_000
+
+MAX_STRING_BYTES = 131_071
+"""One argument or variable: MAX_ARG_STRLEN of the kernel (32 pages), less its NUL. See execve(2)."""
+
+
+class Limits(Record):
+    """Limits of the command's process, inherited by its children: setrlimit(2) and nice(2). None: left as it is.
+
+    Each holds for one process, not for the tree; that is all that rlimits can do.
+    """
+
+    open_files: int | None = None
+    file_bytes: int | None = None
+    core_bytes: int | None = None
+    cpu_s: int | None = None
+    address_space_bytes: int | None = None
+    stack_bytes: int | None = None
+    nice: int | None = None
+
+
+class Job(Record):
+    """One command, to be run once in one containment. ``args`` are the arguments after the command's own name."""
+
+    _secret: ClassVar[tuple[str, ...]] = ("args", "env")
+
+    id: str
+    permit_id: str
+    command: str
+    args: tuple[str, ...]
+    cwd: str | None = None
+    env: Mapping[str, str] | None = None
+    limits: Limits = Limits()
+    grace_ms: int = GRACE_MS
+    kill_ms: int = KILL_MS
+    timeout_ms: int | None = None
+    require_tier: str | None = None
+
+
+class Abort(Record):
+    """Somebody ended the job: ``cause`` as in an outcome, ``by`` whom; ``grace_ms`` 0 means KILL at once."""
+
+    cause: str
+    by: str
+    grace_ms: int = 0
+
+
+def check_bytes(text: str, what: str) -> bytes:
+    """The bytes that execve(2) gets for ``text``: UTF-8, with U+DC80 to U+DCFF standing for odd bytes.
+
+    Raises ImpossibleRequest for NUL, for other lone surrogates and for more than ``MAX_STRING_BYTES``.
+    """
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise ImpossibleRequest(
+            f"{what} holds a lone surrogate that stands for no byte.",
+            advice="Write a byte that is not UTF-8 as U+DC80 to U+DCFF (Python's surrogateescape).",
+        ) from None
+    if b"\0" in data:
+        raise ImpossibleRequest(f"{what} holds a NUL, which ends a string in execve(2).", advice="Leave it out.")
+    if len(data) > MAX_STRING_BYTES:
+        raise ImpossibleRequest(
+            f"{what} has {len(data)} bytes; the kernel takes {MAX_STRING_BYTES} in one string.",
+            advice="Pass it through a file.",
+        )
+    return data

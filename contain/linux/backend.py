@@ -1,0 +1,220 @@
+"""The Linux backend: from a Job to a prepared namespace, and from a proof to what is true now."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import signal
+import socket
+import sys
+
+from contain.backend import Observation
+from contain.errors import ImpossibleRequest, SetupFailed, TierTooWeak
+from contain.job import TIERS, Limits, check_bytes
+from contain.linux import birth, census, host, native
+from contain.linux.containment import NamespaceContainment
+from contain.linux.keeper import Denied, Keeper
+from receipts import fields
+
+assert sys.platform == "linux"  # noqa: S101 - lets mypy skip this file for darwin
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from contain.backend import Containment
+    from contain.job import Job
+    from receipts import Blocker, NamespaceInit
+
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+RESOURCES = {
+    "open_files": resource.RLIMIT_NOFILE,
+    "file_bytes": resource.RLIMIT_FSIZE,
+    "core_bytes": resource.RLIMIT_CORE,
+    "cpu_s": resource.RLIMIT_CPU,
+    "address_space_bytes": resource.RLIMIT_AS,
+    "stack_bytes": resource.RLIMIT_STACK,
+}
+
+UNLIMITED = 2**64 - 1
+MOST_ARGUMENT_BYTES = 6 * 1024 * 1024
+LEAST_ARGUMENT_BYTES = 128 * 1024
+SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
+class LinuxBackend:
+    """PID namespaces under one keeper. ``output`` is the descriptor that gets what commands print."""
+
+    def __init__(self, output: int = 2) -> None:
+        """Nothing is started yet."""
+        self._keeper: Keeper | None = None
+        self._output = output
+
+    def check_host(self) -> None:
+        """Raises WslRefused."""
+        host.refuse_wsl()
+
+    def start(self) -> None:
+        """Starts the keeper."""
+        if self._keeper is None:
+            self._keeper = Keeper()
+
+    def stop(self) -> None:
+        """Ends the keeper, and with it every job of this process."""
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
+
+    def prepare(self, job: Job) -> Containment:
+        """See contain.backend.Backend."""
+        if job.require_tier is not None and TIERS.index(job.require_tier) > TIERS.index("namespace"):
+            raise TierTooWeak(f"There is no tier {job.require_tier} here.", advice="Ask for namespace.")
+        self.start()
+        assert self._keeper is not None  # noqa: S101 - for mypy
+        limits = _resource_limits(job.limits)
+        block = _command_block(job, limits)
+        opened: list[int] = []
+        ours: list[int] = []
+        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            opened.append(theirs.detach())
+            gate_read, gate_write = os.pipe()
+            opened.append(gate_read)
+            ours.append(gate_write)
+            opened += [_sealed(block), _directory(job)]
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+            launched = self._keeper.launch(
+                native.launch_request(job.grace_ms, job.kill_ms, _umask(), job.limits.nice, limits),
+                [*opened, self._output, self._output],
+            )
+            return NamespaceContainment(self._keeper, launched, control, ours.pop())
+        except Denied as denied:
+            control.close()
+            raise host.explain(denied) from None
+        except SetupFailed as failed:
+            control.close()
+            if failed.step in host.NAMESPACE_STEPS and failed.detail is not None:
+                raise host.explain(Denied(failed.step, int(failed.detail))) from None
+            raise
+        except BaseException:
+            control.close()
+            raise
+        finally:
+            for fd in opened + ours:
+                os.close(fd)
+
+    def observe(self, proof: NamespaceInit) -> Observation:
+        """See contain.backend.Backend."""
+        found = birth.look(proof)
+        found.close()
+        return found.observation
+
+    def finish(self, proof: NamespaceInit, wait_s: float, *, kill: bool) -> Observation:
+        """Signals only through the pidfd that this very look opened."""
+        found = birth.look(proof)
+        try:
+            if found.pidfd < 0:
+                return found.observation
+            if kill:
+                signal.pidfd_send_signal(found.pidfd, signal.SIGKILL)
+            if birth.ended(found.pidfd, wait_s):
+                return Observation(state=birth.GONE, why="it has ended, and its namespace with it")
+            return found.observation
+        except ProcessLookupError:
+            return Observation(state=birth.GONE, why="it ended as it was looked at")
+        except PermissionError as error:
+            return Observation(state=birth.LIVE, why=f"it may not be signalled from here ({error.strerror})")
+        finally:
+            found.close()
+
+    def blockers(self, proof: NamespaceInit) -> tuple[Blocker, ...]:
+        """Nobody is named unless the birth is seen live: its number may be another's."""
+        found = birth.look(proof)
+        try:
+            return census.members(proof.pid, proof.namespace) if found.pidfd >= 0 else ()
+        finally:
+            found.close()
+
+    def file_system_magic(self, fd: int) -> int:
+        """See contain.backend.Backend. Raises OSError."""
+        return native.file_system_magic(fd)
+
+
+def _umask() -> int:
+    """This process's umask. Asking by umask(2) would change it for a moment, for every thread."""
+    with open("/proc/self/status", encoding="utf-8", errors="replace") as source:
+        for line in source:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    return 0o022
+
+
+def _resource_limits(limits: Limits) -> Mapping[int, tuple[int, int]]:
+    """Resource number -> (soft, hard). Raises ImpossibleRequest for what this process may not raise."""
+    found = {}
+    for name in fields(Limits):
+        asked = getattr(limits, name)
+        if asked is None or name not in RESOURCES:
+            continue
+        hard = resource.getrlimit(RESOURCES[name])[1]
+        if hard != resource.RLIM_INFINITY and asked > hard:
+            raise ImpossibleRequest(
+                f"The limit {name} of {asked} is above this process's own hard limit of {hard}.",
+                advice="Ask for less, or raise the hard limit where contain is started.",
+            )
+        # CPU time: the soft limit sends SIGXCPU, which names the cause; the hard one a second later kills.
+        found[RESOURCES[name]] = (asked, min(asked + 1, UNLIMITED) if name == "cpu_s" and asked != hard else asked)
+    return found
+
+
+def _command_block(job: Job, limits: Mapping[int, tuple[int, int]]) -> bytes:
+    """The command as the kernel will get it. Raises ImpossibleRequest when execve(2) could only say E2BIG."""
+    environment = dict(os.environ) if job.env is None else job.env
+    variables = [check_bytes(f"{name}={text}", "A variable of the environment") for name, text in environment.items()]
+    args = [check_bytes(text, "An argument") for text in (job.command, *job.args)]
+    total_bytes = sum(len(text) + 9 for text in args + variables)  # its NUL, and its pointer
+    stack_bytes = limits.get(resource.RLIMIT_STACK, resource.getrlimit(resource.RLIMIT_STACK))[0]
+    if stack_bytes in (resource.RLIM_INFINITY, UNLIMITED):
+        stack_bytes = 4 * MOST_ARGUMENT_BYTES
+    # bprm_stack_limits in fs/exec.c: a quarter of the stack limit, at most 6 MiB, at least 128 KiB.
+    room_bytes = max(min(stack_bytes // 4, MOST_ARGUMENT_BYTES), LEAST_ARGUMENT_BYTES)
+    if total_bytes > room_bytes:
+        raise ImpossibleRequest(
+            f"Arguments and environment take {total_bytes} bytes; with this stack limit the kernel takes {room_bytes}.",
+            advice="Pass them through files, or raise limits.stackBytes.",
+        )
+    return native.command_block(_paths(job.command, environment), args, variables)
+
+
+def _paths(command: str, environment: Mapping[str, str]) -> list[bytes]:
+    """Where to look for the command, in turn: along the PATH that the job will have, as execvp(3) does."""
+    if "/" in command:
+        return [os.fsencode(command)]
+    path = environment.get("PATH") or DEFAULT_PATH
+    return [os.fsencode(os.path.join(folder or ".", command)) for folder in path.split(":")]
+
+
+def _sealed(data: bytes) -> int:
+    """A memfd that nobody can change any more; it is never on disk."""
+    fd = os.memfd_create("contain-command", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _directory(job: Job) -> int:
+    """The working directory, held open: a rename or a chdir of ours cannot move it under the job."""
+    try:
+        return os.open(job.cwd or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ImpossibleRequest(
+            f"The working directory cannot be opened ({error.strerror}).", advice="Give a cwd that exists and can be entered."
+        ) from None

@@ -1,0 +1,192 @@
+"""Births on Linux: taking one when an init starts, and looking for it again later.
+
+Fails closed: what cannot be seen is ``unknown``, never ``gone``. The order of observation is DESIGN section 5's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+
+from contain.backend import Observation
+from contain.errors import SetupFailed
+from contain.linux import native
+from receipts import NamespaceInit
+
+LIVE, GONE, UNKNOWN = "live", "gone", "unknown"
+
+NO_SUCH_PROCESS = (errno.ESRCH, errno.ENOENT, errno.EINVAL)
+"""pidfd_open(2): no such process, or (EINVAL) the number is a mere thread's now. In its own namespace: gone."""
+
+
+def boot_id() -> str:
+    """This boot's id. Raises OSError where /proc does not show it."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as source:
+        return source.read().strip()
+
+
+def _namespace(path: str) -> int:
+    return os.stat(path).st_ino
+
+
+def _own_time_namespace() -> int | None:
+    try:
+        return _namespace("/proc/self/ns/time")
+    except OSError:
+        return None  # kernel without time namespaces: ticks are the same for everyone
+
+
+def _fdinfo(pidfd: int) -> tuple[int, list[int]]:
+    """(pid as this /proc numbers it, NSpid) of a pidfd's process; pid -1 when it is gone.
+
+    Asked of our own pidfd and not of /proc/PID/status: it cannot be another process's, and it gives the number
+    under which this very /proc knows the process, even where /proc belongs to an outer namespace.
+    """
+    pid, chain = -1, []
+    with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as source:
+        for line in source:
+            name, _, rest = line.partition(":")
+            if name == "Pid":
+                pid = int(rest)
+            elif name == "NSpid":
+                chain = [int(number) for number in rest.split()]
+    return pid, chain
+
+
+def _start_ticks(proc_pid: int) -> int:
+    """Field 22 of proc_pid_stat(5); the name in field 2 may hold spaces and parentheses."""
+    with open(f"/proc/{proc_pid}/stat", "rb") as source:
+        return int(source.read().rpartition(b")")[2].split()[19])
+
+
+def ended(pidfd: int, wait_s: float = 0.0) -> bool:
+    """True when the process of ``pidfd`` has ended; for an init that means that its namespace is empty."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(wait_s * 1000))
+
+
+def take(pid: int, pidfd: int, proc: str) -> NamespaceInit:
+    """The proof of a fresh init, seen from outside. It must still be dumpable.
+
+    Raises SetupFailed when it is not PID 1 of a namespace of its own, or is gone already.
+    """
+    try:
+        proc_pid, chain = _fdinfo(pidfd)
+        ticks = _start_ticks(proc_pid)
+        info = os.stat(f"/proc/{proc_pid}")
+        namespace = _namespace(f"/proc/{proc_pid}/ns/pid")
+        observer = _namespace("/proc/self/ns/pid")
+        boot = boot_id()
+    except OSError as error:
+        raise _unproven(f"/proc did not show it ({error.strerror})") from None
+    if len(chain) < 2 or chain[-1] != 1 or namespace == observer:
+        raise _unproven(f"it is not PID 1 of a namespace of its own (NSpid {chain})")
+    if ended(pidfd):
+        raise _unproven("it ended while it was being looked at")  # and what was read may be another's
+    return NamespaceInit(
+        pid=pid,
+        uid=info.st_uid,
+        boot_id=boot,
+        start_ticks=ticks,
+        namespace=namespace,
+        observer_namespace=observer,
+        time_namespace=_own_time_namespace(),
+        pidfs_id=os.fstat(pidfd).st_ino if native.is_pidfs(pidfd) else None,
+        pidfs_handle=native.pidfs_handle(pidfd),
+        witness="NSpid of /proc/self/fdinfo/PIDFD",
+        proc=proc,
+    )
+
+
+def _unproven(why: str) -> SetupFailed:
+    return SetupFailed(f"The init could not be proven: {why}.", step="ready", advice="Ask again; contain doctor may say more.")
+
+
+class Found:
+    """An observation, and the pidfd of the process while it is live. ``close`` after use."""
+
+    def __init__(self, state: str, why: str, pidfd: int = -1) -> None:
+        """Owns ``pidfd``."""
+        self.observation = Observation(state=state, why=why)
+        self.pidfd = pidfd
+
+    def close(self) -> None:
+        """Lets go of the pidfd."""
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+
+def look(proof: NamespaceInit) -> Found:
+    """A fresh look at a recorded birth."""
+    try:
+        if boot_id() != proof.boot_id:
+            return Found(GONE, "recorded in another boot")
+        if _namespace("/proc/self/ns/pid") != proof.observer_namespace:
+            return Found(UNKNOWN, "recorded in another PID namespace, where its number means something else")
+        return _by_handle(proof) or _by_number(proof)
+    except OSError as error:
+        return Found(UNKNOWN, f"it could not be looked at ({error.strerror})")
+    except ValueError as error:
+        return Found(UNKNOWN, f"its record makes no sense here ({error})")
+
+
+def _judge(pidfd: int, why: str) -> Found:
+    if ended(pidfd):
+        os.close(pidfd)
+        return Found(GONE, f"it has ended, and its namespace with it ({why})")
+    return Found(LIVE, why, pidfd)
+
+
+def _by_handle(proof: NamespaceInit) -> Found | None:
+    """The exact process by its pidfs handle (Linux 6.14); None where that cannot decide."""
+    if proof.pidfs_handle is None:
+        return None
+    mine = os.pidfd_open(os.getpid())
+    try:
+        pidfd = native.pidfs_open(mine, proof.pidfs_handle)
+    finally:
+        os.close(mine)
+    if pidfd >= 0:
+        return _judge(pidfd, "pidfs handle")
+    # ESTALE also answers for a live process of another PID namespace; that was excluded before.
+    return Found(GONE, "its pidfs handle is stale") if pidfd == -errno.ESTALE else None
+
+
+def _by_number(proof: NamespaceInit) -> Found:
+    try:
+        pidfd = os.pidfd_open(proof.pid)
+    except OSError as error:
+        if error.errno in NO_SUCH_PROCESS:
+            return Found(GONE, f"no process has its number ({errno.errorcode[error.errno]})")
+        raise
+    try:
+        verdict, why = _compare(proof, pidfd)
+    except BaseException:
+        os.close(pidfd)
+        raise
+    if verdict == LIVE:
+        return _judge(pidfd, why)
+    # Whoever has the number now is not ours, or has ended meanwhile; either way ours is not there any more.
+    gone = verdict == GONE or ended(pidfd)
+    os.close(pidfd)
+    return Found(GONE if gone else UNKNOWN, why)
+
+
+def _compare(proof: NamespaceInit, pidfd: int) -> tuple[str, str]:
+    """Is the process of ``pidfd`` the recorded one? LIVE: yes; GONE: no, the number was used again."""
+    if proof.pidfs_id is not None and native.is_pidfs(pidfd):
+        same = os.fstat(pidfd).st_ino == proof.pidfs_id
+        return (LIVE, "pidfs id") if same else (GONE, "its number belongs to another process now (pidfs id)")
+    proc_pid, chain = _fdinfo(pidfd)
+    if proof.time_namespace is not None and _own_time_namespace() != proof.time_namespace:
+        return UNKNOWN, "recorded in another time namespace, where start times differ"
+    try:
+        ticks = _start_ticks(proc_pid)
+    except FileNotFoundError:
+        return UNKNOWN, "/proc hides the process that has its number"
+    if ticks != proof.start_ticks or not chain or chain[-1] != 1 or len(chain) < 2:
+        return GONE, "its number belongs to another process now (start time)"
+    return LIVE, "start time and NSpid"

@@ -1,0 +1,193 @@
+"""One job in its namespace: the wrapper's hand on a living init."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+from contain.backend import CommandEnded, Drained, Emptied, SetupBroke, SignalSent
+from contain.errors import SetupFailed
+from contain.linux import birth, census, cgroup, native
+from receipts import Usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+    from typing import Any
+
+    from contain.backend import Event
+    from contain.linux.keeper import Keeper, Launched
+    from receipts import Blocker
+
+INIT_S = 5.0
+"""The init's set-up takes a fifth of a millisecond; this bounds one that something has stopped."""
+
+VERDICT_S = 0.2
+"""The keeper's death kills the init some microseconds before the keeper's own pidfd says so: look that long."""
+
+
+class NamespaceContainment:
+    """The ``namespace`` tier. Made by ``LinuxBackend.prepare``; closing it ends the job."""
+
+    tier = "namespace"
+
+    def __init__(self, keeper: Keeper, launched: Launched, control: socket.socket, gate: int) -> None:
+        """Owns the launched pidfd, ``control`` and ``gate``; borrows the keeper. ``take_proof`` must follow."""
+        self._keeper = keeper
+        self._pidfd = launched.pidfd
+        self._control = control
+        self._gate = gate
+        self._armed = False
+        self._over = False
+        self._waiting: list[Event] = []
+        self._memory_kills = cgroup.memory_kills()
+        try:
+            self.proof = self._take_proof(launched.pid)
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_proof(self, pid: int) -> Any:  # noqa: ANN401 - NamespaceInit, see the property of the protocol
+        """Waits for READY, looks from outside, and only then tells the init to hide: an undumpable one shows less."""
+        ready = self._await(native.READY, "ready")
+        if ready.pid != 1:
+            raise SetupFailed(f"The init sees itself as pid {ready.pid}.", step="ready", advice="Report this: it is a bug.")
+        proof = birth.take(pid, self._pidfd, "fresh" if ready.proc_fresh else "host")
+        self._send(native.arm_order())
+        return proof
+
+    def _await(self, kind: int, step: str) -> Any:  # noqa: ANN401 - a C struct
+        deadline_s = time.monotonic() + INIT_S
+        while time.monotonic() < deadline_s:
+            message = self._receive(deadline_s)
+            if message is None:
+                break
+            if message.kind == kind:
+                return message
+            event = self._event(message)
+            if isinstance(event, SetupBroke):
+                raise SetupFailed(
+                    f"The init failed at step {event.step} ({os.strerror(event.errno)}).",
+                    step=event.step,
+                    detail=str(event.errno),
+                    advice="Nothing was started; the step and the reason say what this machine refuses.",
+                )
+        why = "ended" if birth.ended(self._pidfd) else f"said nothing for {INIT_S:g} s"
+        raise SetupFailed(f"The init {why} before it was set up.", step=step, advice="Ask again with a new contain run.")
+
+    def _receive(self, deadline_s: float) -> Any:  # noqa: ANN401 - a C struct, or None for EOF and for the deadline
+        poll = select.poll()
+        poll.register(self._control.fileno(), select.POLLIN)
+        if not poll.poll(max(0.0, deadline_s - time.monotonic()) * 1000):
+            return None
+        try:
+            data = self._control.recv(native.REPORT_BYTES)
+        except OSError:
+            return None
+        return native.report(data) if len(data) == native.REPORT_BYTES else None
+
+    def _send(self, order: bytes) -> None:
+        try:
+            self._control.send(order)
+        except OSError:
+            pass  # the init is gone: its pidfd says so, to whoever waits for it
+
+    @staticmethod
+    def _event(message: Any) -> Event | None:  # noqa: ANN401 - a C struct
+        usage = Usage(
+            user_us=message.user_us,
+            system_us=message.system_us,
+            max_rss_bytes=message.max_rss_bytes,
+            processes=message.reaped,
+            wall_us=None,
+            scope="waited-for",
+        )
+        if message.kind == native.EXITED:
+            exec_errno = message.error if message.step == native.STEP_EXEC else None
+            return CommandEnded(
+                status=message.status, exec_errno=exec_errno, leftovers=bool(message.leftovers), usage=usage
+            )
+        if message.kind == native.FAILED:
+            return SetupBroke(step=native.STEPS.get(message.step, "unknown"), errno=message.error)
+        if message.kind in (native.SENT_TERM, native.SENT_KILL):
+            return SignalSent(signal="TERM" if message.kind == native.SENT_TERM else "KILL")
+        return Emptied(usage=usage) if message.kind == native.EMPTY else None
+
+    def fds(self) -> Sequence[int]:
+        """The pidfd, and the control socket while it may still speak."""
+        return (self._pidfd,) if self._over else (self._control.fileno(), self._pidfd)
+
+    def events(self) -> list[Event]:
+        """Reports first, the end last: a report that was sent before the end must not be lost to it."""
+        found, self._waiting = self._waiting, []
+        drained = birth.ended(self._pidfd)
+        while not self._over and birth.ended(self._control.fileno()):
+            message = self._receive(time.monotonic())
+            if message is None:
+                self._over = True
+            elif message.kind == native.ARMED:
+                self._armed = True
+            elif event := self._event(message):
+                found.append(event)
+        return [*found, Drained()] if drained else found
+
+    def open_gate(self) -> bool:
+        """Writes the one byte, once the init has said that it is armed and can no longer be traced."""
+        deadline_s = time.monotonic() + INIT_S
+        while not self._armed and not self._over and time.monotonic() < deadline_s:
+            message = self._receive(deadline_s)
+            if message is None:
+                return False
+            self._armed = message.kind == native.ARMED
+            if not self._armed and (event := self._event(message)):
+                self._waiting.append(event)
+                return False
+        if not self._armed or birth.ended(self._pidfd):
+            return False
+        try:
+            os.write(self._gate, native.GATE_BYTE)
+        except BrokenPipeError:
+            return False  # the command's process is gone; the init's report says why
+        finally:
+            self._close_gate()
+        return True
+
+    def _close_gate(self) -> None:
+        if self._gate >= 0:
+            os.close(self._gate)
+            self._gate = -1
+
+    def cancel(self, grace_ms: int) -> None:
+        """TERM, CONT and later KILL, sent by the init from inside, where -1 means exactly this job."""
+        self._send(native.cancel_order(grace_ms))
+
+    def kill(self) -> None:
+        """SIGKILL to the init through its pidfd: never a number."""
+        try:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it has ended and was reaped
+
+    def launcher_lost(self) -> bool:
+        """True when the keeper is gone, which kills its inits."""
+        return self._keeper.lost(VERDICT_S)
+
+    def memory_kills(self) -> int:
+        """Kills for memory in the wrapper's own cgroup since the launch; the job shares it in this version."""
+        now = cgroup.memory_kills()
+        return 0 if now is None or self._memory_kills is None else now - self._memory_kills
+
+    def members(self) -> tuple[Blocker, ...]:
+        """The census of this namespace."""
+        return census.members(self.proof.pid, self.proof.namespace)
+
+    def close(self) -> None:
+        """Closes control and gate, at which a living init exits, and the pidfd."""
+        self._close_gate()
+        self._control.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1

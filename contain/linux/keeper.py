@@ -1,0 +1,162 @@
+"""The wrapper's side of the keeper: start it, ask it for inits, notice its end.
+
+The keeper is started by posix_spawn and never forked by Python: no Python runs between a clone and an execve.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+
+from contain.errors import SetupFailed, UnsupportedPlatform
+from contain.linux import native
+
+ANSWER_S = 5.0
+"""A keeper answers in a tenth of a millisecond; one that is stopped never does, and no wait may be unbounded."""
+
+ABOVE_STDIO = 10
+
+
+class Launched:
+    """What the keeper hands back: the init's number and a pidfd, the only thing that is ever signalled."""
+
+    def __init__(self, pid: int, pidfd: int) -> None:
+        """Owns ``pidfd``."""
+        self.pid = pid
+        self.pidfd = pidfd
+
+
+class Denied(Exception):  # noqa: N818 - not ours to show: linux.host turns it into a sentence
+    """The keeper could not launch: ``step`` and ``errno``."""
+
+    def __init__(self, step: str, errno: int) -> None:
+        """As the launch_reply says."""
+        super().__init__(f"{step}: {os.strerror(errno)}")
+        self.step = step
+        self.errno = errno
+
+
+def _program() -> str:
+    """A path that can be executed. On a noexec site-packages that is a memfd with the program's bytes."""
+    if os.access(native.PROGRAM, os.X_OK) and not os.statvfs(native.PROGRAM).f_flag & os.ST_NOEXEC:
+        return native.PROGRAM
+    try:
+        with open(native.PROGRAM, "rb") as source:
+            data = source.read()
+    except OSError as error:
+        raise UnsupportedPlatform(
+            f"contain-init cannot be read ({error.strerror}).", advice="Install the package again, from a wheel or with gcc."
+        ) from None
+    copy = os.memfd_create("contain-init")
+    os.write(copy, data)
+    return f"/proc/self/fd/{copy}"
+
+
+def _high(fd: int) -> int:
+    """A copy out of the way of the numbers that the spawn fills; closes the original."""
+    import fcntl
+
+    copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, ABOVE_STDIO)
+    os.close(fd)
+    return copy
+
+
+class Keeper:
+    """A running keeper. It and all its inits end when this object is closed, and when this process ends."""
+
+    def __init__(self) -> None:
+        """Starts the keeper. Raises UnsupportedPlatform where the program cannot be executed."""
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # On their end and before the start: the kernel stamps a message with its sender only if the receiver
+        # wants that at the time of sending.
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        life_read, self._life = os.pipe()
+        self._wrapper = _high(os.pidfd_open(os.getpid()))
+        given = (_high(theirs.detach()), self._wrapper, _high(life_read))
+        try:
+            self.pid = self._spawn(given)
+        finally:
+            os.close(given[0])
+            os.close(given[2])
+        self.pidfd = os.pidfd_open(self.pid)
+
+    def _spawn(self, given: tuple[int, int, int]) -> int:
+        actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+            (os.POSIX_SPAWN_DUP2, 0, 1),
+            (os.POSIX_SPAWN_DUP2, 0, 2),
+        ]
+        actions += [(os.POSIX_SPAWN_DUP2, fd, to) for fd, to in zip(given, native.KEEPER_FDS, strict=True)]
+        try:
+            return os.posix_spawn(
+                _program(),
+                ["contain-init", "keeper"],
+                {},  # the job's environment travels in a memfd; ours stays out of /proc/KEEPER/environ
+                file_actions=actions,  # type: ignore[arg-type]  # typeshed wants one tuple shape
+                setsid=True,
+                setsigmask=(),
+                setsigdef=range(1, signal.NSIG),
+            )
+        except OSError as error:
+            raise UnsupportedPlatform(
+                f"contain-init cannot be started ({error.strerror}).",
+                advice="Install contain on a file system without noexec, and for this machine's processor.",
+            ) from None
+
+    def launch(self, request: bytes, fds: list[int]) -> Launched:
+        """Asks for one init. Raises Denied with the failing step, or SetupFailed for a keeper that is gone or deaf."""
+        try:
+            socket.send_fds(self._requests, [request], fds)
+            deadline_s = time.monotonic() + ANSWER_S
+            while not _readable(self._requests.fileno(), deadline_s):
+                raise SetupFailed(
+                    f"The keeper (pid {self.pid}) has not answered within {ANSWER_S:g} s.",
+                    step="clone",
+                    advice="Look whether something has stopped it (state T); then ask again.",
+                )
+            data, received, _, _ = socket.recv_fds(self._requests, native.REPLY_BYTES, 1)
+        except OSError as error:
+            data, received = b"", []
+            reason = error.strerror
+        else:
+            reason = "it closed the connection"
+        if len(data) != native.REPLY_BYTES:
+            for fd in received:
+                os.close(fd)
+            raise SetupFailed(
+                f"The keeper (pid {self.pid}) is gone ({reason}).", step="clone", advice="Ask again with a new contain run."
+            )
+        errno, step, pid = native.launch_reply(data)
+        if errno:
+            raise Denied(step, errno)
+        os.set_inheritable(received[0], False)
+        return Launched(pid, received[0])
+
+    @property
+    def wrapper_pidfd(self) -> int:
+        """A pidfd of this process."""
+        return self._wrapper
+
+    def lost(self, wait_s: float = 0.0) -> bool:
+        """True when the keeper has ended, looking for up to ``wait_s``."""
+        return _readable(self.pidfd, time.monotonic() + wait_s)
+
+    def close(self) -> None:
+        """Ends the keeper, and with it every init of this process, and reaps it."""
+        self._requests.close()
+        os.close(self._life)  # the kernel kills the keeper, were it stopped
+        try:
+            os.waitpid(self.pid, 0)
+        except ChildProcessError:
+            pass  # a host that ignores SIGCHLD: the kernel has reaped it
+        os.close(self.pidfd)
+        os.close(self._wrapper)
+
+
+def _readable(fd: int, deadline_s: float) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(max(0.0, deadline_s - time.monotonic()) * 1000))

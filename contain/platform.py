@@ -1,0 +1,22 @@
+"""Which backend this machine has: the only test of ``sys.platform``."""
+
+from __future__ import annotations
+
+import sys
+
+from contain.errors import UnsupportedPlatform
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from contain.backend import Backend
+
+
+def backend() -> Backend:
+    """The backend of this machine. Raises UnsupportedPlatform."""
+    if sys.platform == "linux":
+        from contain.linux.backend import LinuxBackend
+
+        return LinuxBackend()
+    raise UnsupportedPlatform(
+        f"contain has no backend for {sys.platform} in this version.", advice="Use it on Linux (kernel 5.10 or later)."
+    )

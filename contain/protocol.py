@@ -1,0 +1,265 @@
+"""The protocol of ``contain run``: JSON lines, both directions. ``docs/PROTOCOL.md`` is its description for hosts.
+
+Parsing is strict: an unknown field, a duplicate key or a wrong type is a ProtocolViolation, since a field that was
+silently ignored could have been a limit that somebody relies on. Readers of *replies* ignore what they do not know.
+"""
+
+from __future__ import annotations
+
+import json
+from _operator import _compare_digest  # hmac's own; hmac itself would load OpenSSL before every job
+
+from contain.errors import BadToken, ContainError, ProtocolViolation
+from contain.job import TIERS, Abort, Job, Limits, check_bytes
+from receipts import Record, encode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import ClassVar
+
+    from receipts import Receipt
+
+REQUEST_LINE_BYTES = 16 * 1024 * 1024
+LINE_BYTES = 64 * 1024
+LONGEST_MS = 2**31 - 1
+TOKEN_DIGITS = 64
+
+
+class Request(Record):
+    """The first line: the job, the token that opens its gate, and its id as the host spelled it."""
+
+    _secret: ClassVar[tuple[str, ...]] = ("token",)
+
+    job: Job
+    token: str
+    spelled_id: str
+
+
+class LineReader:
+    """Cuts a byte stream into lines, and refuses one that is too long before it has been read whole."""
+
+    def __init__(self) -> None:
+        """The first line may have ``REQUEST_LINE_BYTES``, every other one ``LINE_BYTES``."""
+        self._limit_bytes = REQUEST_LINE_BYTES
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that ``data`` completed, without their line ends. Raises ProtocolViolation."""
+        lines = []
+        self._pending += data
+        while (end := self._pending.find(b"\n", 0, self._limit_bytes + 1)) >= 0:
+            lines.append(bytes(self._pending[:end]))
+            del self._pending[: end + 1]
+            self._limit_bytes = LINE_BYTES
+        if len(self._pending) > self._limit_bytes:
+            raise ProtocolViolation(
+                f"A line has more than {self._limit_bytes} bytes.", advice="Send one JSON object a line, and end it."
+            )
+        return lines
+
+    @property
+    def unfinished(self) -> bool:
+        """Bytes were read that no line end has followed."""
+        return bool(self._pending)
+
+
+def _violation(message: str) -> ProtocolViolation:
+    return ProtocolViolation(message, advice="See docs/PROTOCOL.md for the messages and their fields.")
+
+
+def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _violation("A key stands twice in one object.")
+    return found
+
+
+def _no_constant(name: str) -> object:
+    raise _violation(f"{name} is not JSON.")
+
+
+def _object(line: bytes) -> dict[str, object]:
+    try:
+        # surrogateescape: a host that pastes odd bytes raw instead of escaped gets the same bytes in the command.
+        found = json.loads(
+            line.decode("utf-8", "surrogateescape"), object_pairs_hook=_no_duplicates, parse_constant=_no_constant
+        )
+    except (ValueError, RecursionError) as error:
+        raise _violation(f"A line is not JSON ({type(error).__name__}).") from None
+    if not isinstance(found, dict):
+        raise _violation("A line is not a JSON object.")
+    return {key: value for key, value in found.items() if not key.startswith("x-")}
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise _violation(f"{name} must be a string.")
+    return value
+
+
+def _uuid(value: object, name: str) -> str:
+    text = _text(value, name)
+    groups = text.split("-")
+    if [len(group) for group in groups] != [8, 4, 4, 4, 12] or set(text) - set("0123456789abcdefABCDEF-"):
+        raise _violation(f"{name} must be a UUID in its usual form (8-4-4-4-12 hex digits).")
+    return text.lower()
+
+
+def _token(value: object) -> str:
+    text = _text(value, "token")
+    if len(text) != TOKEN_DIGITS or set(text) - set("0123456789abcdefABCDEF"):
+        raise _violation(f"token must be {TOKEN_DIGITS} hex digits.")
+    return text
+
+
+def _whole(value: object, name: str, least: int = 0, most: int = 2**63 - 1) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise _violation(f"{name} must be a whole number from {least} to {most}.")
+    return value
+
+
+def _strings(value: object, name: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise _violation(f"{name} must be an array of strings.")
+    return tuple(_text(item, f"{name}[{index}]") for index, item in enumerate(value))
+
+
+def _env(value: object) -> Mapping[str, str]:
+    if not isinstance(value, dict):
+        raise _violation("env must be an object of strings.")
+    for name, text in value.items():
+        if not name or "=" in name:
+            raise _violation("A name in env is empty or holds '='.")
+        check_bytes(name + "=" + _text(text, "a value in env"), "A variable of env")
+    return value
+
+
+LIMIT_FIELDS = {
+    "openFiles": "open_files",
+    "fileBytes": "file_bytes",
+    "coreBytes": "core_bytes",
+    "cpuS": "cpu_s",
+    "addressSpaceBytes": "address_space_bytes",
+    "stackBytes": "stack_bytes",
+}
+
+
+def _limits(value: object) -> Limits:
+    if not isinstance(value, dict):
+        raise _violation("limits must be an object.")
+    found = {}
+    for name, number in value.items():
+        if name == "nice":
+            found["nice"] = _whole(number, "limits.nice", -20, 19)
+        elif name in LIMIT_FIELDS:
+            found[LIMIT_FIELDS[name]] = _whole(number, f"limits.{name}")
+        else:
+            raise _violation(f"limits has a field that this version does not know: {name[:40]!r}.")
+    return Limits(**found)
+
+
+def _tier(value: object) -> str:
+    if value not in TIERS:
+        raise _violation(f"requireTier must be one of {', '.join(TIERS)}.")
+    return str(value)
+
+
+def _milliseconds(value: object) -> int:
+    return _whole(value, "a time in milliseconds", 0, LONGEST_MS)
+
+
+def _path(value: object) -> str:
+    text = _text(value, "cwd")
+    check_bytes(text, "cwd")
+    return text
+
+
+REQUIRED = ("id", "permitId", "token", "command", "args")
+OPTIONAL = {
+    "cwd": ("cwd", _path),
+    "env": ("env", _env),
+    "limits": ("limits", _limits),
+    "graceMs": ("grace_ms", _milliseconds),
+    "killMs": ("kill_ms", _milliseconds),
+    "timeoutMs": ("timeout_ms", _milliseconds),
+    "requireTier": ("require_tier", _tier),
+}
+
+
+def parse_request(line: bytes) -> Request:
+    """The first line of a session. Raises ProtocolViolation, or ImpossibleRequest for strings no kernel takes."""
+    found = _object(line)
+    for name in REQUIRED:
+        if name not in found:
+            raise _violation(f"The request has no {name}.")
+    for name in found:
+        if name not in REQUIRED and name not in OPTIONAL:
+            raise _violation(f"The request has a field that this version does not know: {name[:40]!r}.")
+    command = _text(found["command"], "command")
+    if not command:
+        raise _violation("command is empty.")
+    check_bytes(command, "command")
+    args = _strings(found["args"], "args")
+    for index, text in enumerate(args):
+        check_bytes(text, f"args[{index}]")
+    extras = {field: parse(found[name]) for name, (field, parse) in OPTIONAL.items() if name in found}
+    job = Job(
+        id=_uuid(found["id"], "id"), permit_id=_uuid(found["permitId"], "permitId"), command=command, args=args, **extras
+    )
+    return Request(job=job, token=_token(found["token"]), spelled_id=str(found["id"]))
+
+
+def parse_action(line: bytes, request: Request) -> Abort | None:
+    """A later line: None for ``go``, an Abort for ``cancel``.
+
+    Raises BadToken for a token that is not this job's, ProtocolViolation for anything else that is wrong.
+    """
+    found = _object(line)
+    if unknown := set(found) - {"id", "token", "action", "graceMs"}:
+        raise _violation(f"A message has a field that this version does not know: {min(unknown)[:40]!r}.")
+    action = found.get("action")
+    if action not in ("go", "cancel"):
+        raise _violation("action must be go or cancel.")
+    if _uuid(found.get("id"), "id") != request.job.id:
+        raise _violation("A message names another job than this session's.")
+    # Constant time in the digits: how long a refusal takes tells nothing about the token.
+    if not _compare_digest(_token(found.get("token")).encode(), request.token.encode()):
+        raise BadToken(
+            "A message carried another token than the request's.",
+            advice="Only the process that made the request knows its token.",
+            state="The job is being ended; its receipt says how.",
+        )
+    if action == "go":
+        if "graceMs" in found:
+            raise _violation("graceMs belongs to cancel.")
+        return None
+    grace_ms = _milliseconds(found["graceMs"]) if "graceMs" in found else request.job.grace_ms
+    return Abort(cause="canceled", by="host", grace_ms=grace_ms)
+
+
+def refused(error: ContainError, spelled_id: str | None) -> dict[str, object]:
+    """The reply for an error: nothing will run."""
+    found: dict[str, object] = {
+        "event": "refused",
+        "id": spelled_id,
+        "reason": error.reason,
+        "detail": error.detail,
+        "step": error.step,
+        "message": error.message,
+        "state": error.state,
+        "advice": error.advice,
+    }
+    return {key: value for key, value in found.items() if value is not None or key == "id"}
+
+
+def receipt_fields(receipt: Receipt) -> dict[str, object]:
+    """What a reply tells of a receipt; the same words in ``run`` and ``inspect``."""
+    found = encode(receipt)
+    proof = found.pop("proof", None)
+    return {**found, "namespaceInit": proof} if proof is not None else found
+
+
+def line(message: Mapping[str, object]) -> bytes:
+    """One reply as a line of ASCII."""
+    return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
