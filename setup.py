@@ -17,7 +17,7 @@ PROGRAM = Path("contain", "linux", "contain-init")
 
 
 class BuildNative(build_ext):
-    """Build the extension, then the program beside it: in the tree when editable, else in the build directory."""
+    """Build the extension, then the program beside it: in the tree when editable, else where wheels are made."""
 
     def run(self) -> None:
         """Build both parts. The compile command itself lives in `contain/linux/init_build.py` only."""
@@ -48,7 +48,7 @@ if sys.platform == "linux":
     setup(
         cmdclass={"build_ext": BuildNative},
         cffi_modules=["contain/linux/native_build.py:ffibuilder"],
-        # The extension uses the limited API (cffi's default), so one wheel serves every Python from the floor on.
+        # The extension uses the limited API, so one wheel serves every Python from the floor on.
         options={"bdist_wheel": {"py_limited_api": "cp311"}},
     )
 else:

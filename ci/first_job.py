@@ -27,7 +27,8 @@ def main() -> int:
         "args": ["-c", SCRIPT],
         "graceMs": 0,
     }
-    with subprocess.Popen([CONTAIN, "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as wrapper:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([CONTAIN, "run"], stdin=pipe, stdout=pipe, text=True) as wrapper:
         assert wrapper.stdin is not None  # noqa: S101 (both are pipes; this is for the type checker)
         assert wrapper.stdout is not None  # noqa: S101
         say(wrapper.stdin, request)
@@ -36,7 +37,7 @@ def main() -> int:
             print(line, end="", flush=True)
             last = json.loads(line)["event"]
             if last == "prepared":
-                # The receipt is durable and nothing has run. A host with a budget binds its permit to the proof here.
+                # The receipt is durable and nothing has run: a budget binds its permit to the proof here.
                 say(wrapper.stdin, {"id": job, "token": token, "action": "go"})
     if last == "refused":
         return 3
