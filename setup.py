@@ -17,7 +17,7 @@ PROGRAM = Path("contain", "linux", "contain-init")
 
 
 class BuildNative(build_ext):
-    """Build the extension, then the program beside it: in the tree when editable, else where wheels are made."""
+    """Build the extension, then the program beside it: in the tree when editable."""
 
     def run(self) -> None:
         """Build both parts. The compile command itself lives in `contain/linux/init_build.py` only."""
