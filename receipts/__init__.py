@@ -4,6 +4,7 @@ Standard library only, and nothing of `contain`: receipts outlive the program th
 `receipts.store` states what is promised; `receipts.place` says where.
 """
 
+from receipts import jsontext
 from receipts.batch import Batch
 from receipts.codec import Unreadable, decode, dumps, encode, loads
 from receipts.disk import Unwritable
@@ -65,6 +66,7 @@ __all__ = [
     "dumps",
     "encode",
     "fields",
+    "jsontext",
     "loads",
     "open_place",
     "take",

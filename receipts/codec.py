@@ -6,21 +6,17 @@ page is made from it, once per class, so that a field is declared in one place o
 
 from __future__ import annotations
 
-import json
-
-from receipts import facts
+from receipts import facts, jsontext
 from receipts.facts import STATES, VERSION, Fact, Receipt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import NoReturn, TypeVar
+    from typing import TypeVar
 
     F = TypeVar("F", bound=Fact)
     Reader = Callable[[object, str], object]
     Column = tuple[str, str, Reader, bool]
-
-INFINITY = float("inf")
 
 
 class Unreadable(Exception):  # noqa: N818 - a finding as well as an error: the store returns it
@@ -72,7 +68,7 @@ def dumps(receipt: Receipt) -> bytes:
 
     A value that JSON cannot hold is a `ValueError` or a `TypeError`.
     """
-    return f"{_ENCODER.encode(encode(receipt))}\n".encode("ascii")
+    return f"{jsontext.dumps(encode(receipt))}\n".encode("ascii")
 
 
 def loads(data: bytes) -> Receipt:
@@ -83,7 +79,7 @@ def loads(data: bytes) -> Receipt:
         # Never legal in JSON; a hole where a block was allocated and its data had not reached the disk.
         raise Unreadable("zeroed" if not data.strip(b"\0") else "partly zeroed")
     try:
-        document = _DECODER.decode(data.decode("utf-8"))
+        document = jsontext.loads(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise Unreadable("not UTF-8") from None
     except (ValueError, RecursionError) as error:
@@ -164,25 +160,6 @@ def _float(value: object, where: str) -> float:
     raise Unreadable(f"{where}: a number is due")
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        # Two programs that read such a document differently would both be right.
-        raise ValueError("a key twice")
-    return found
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if number in (INFINITY, -INFINITY):  # 1e999
-        raise ValueError("a number without end")
-    return number
-
-
-def _constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not JSON")
-
-
 _SCALARS: dict[str, Reader] = {
     "int": _exactly(int, "a whole number"),
     "str": _exactly(str, "text"),
@@ -190,5 +167,3 @@ _SCALARS: dict[str, Reader] = {
     "float": _float,
 }
 _COLUMNS: dict[type[Fact], tuple[Column, ...]] = {}
-_ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, parse_constant=_constant)

@@ -9,6 +9,7 @@ from receipts.names import LOCK, MOVES, TEMPORARY, name_of, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from receipts.disk import Directory
     from receipts.store import Store
 
 
@@ -77,8 +78,15 @@ def _remove(store: Store, locks: list[Lock]) -> int:
         directory.sync_names()
     removed = 0
     for lock in sure:
-        older = (name_of(lock.job_id, suffix) for suffix in MOVES[:-1])
-        if not any(directory.has(name) for name in older) and directory.drop(name_of(lock.job_id, MOVES[-1])):
+        if _is_alone(directory, lock.job_id) and directory.drop(name_of(lock.job_id, MOVES[-1])):
             removed += 1
             lock.remove()
     return removed
+
+
+def _is_alone(directory: Directory, job_id: str) -> bool:
+    """Say whether the last receipt is the only one; no, where the file system does not answer."""
+    try:
+        return not any(directory.has(name_of(job_id, suffix)) for suffix in MOVES[:-1])
+    except OSError:
+        return False

@@ -1,4 +1,4 @@
-"""One question, asked of every system: when are a file's bytes, or a directory's names, safe from power loss?"""
+"""When are a file's bytes, or a directory's names, safe from power loss? The answer differs by system."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from typing import Final
 
 # Darwin's fsync(2) stops at the drive's cache. F_FULLFSYNC goes through it (tens of ms); F_BARRIERFSYNC only
-# forbids reordering, which is what "old or new, never torn" needs. Python names the first alone; 85 is
-# <sys/fcntl.h>.
+# forbids reordering, which is what "old or new, never torn" needs. Python names
+# only the first; 85 is what <sys/fcntl.h> has.
 _FULL: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 _BARRIER: Final[int | None] = getattr(fcntl, "F_BARRIERFSYNC", None if _FULL is None else 85)
 
@@ -20,7 +20,7 @@ _BARRIER: Final[int | None] = getattr(fcntl, "F_BARRIERFSYNC", None if _FULL is 
 def sync(fd: int, *, full: bool) -> None:
     """Make a file or a directory durable; the `OSError` is the caller's.
 
-    `full` asks Darwin to go through the drive's cache. Elsewhere fsync(2) does that, and `full` changes nothing.
+    `full` asks Darwin to go through the drive's cache, as fsync(2) does elsewhere: there it changes nothing.
     """
     command = _FULL if full else _BARRIER
     if command is not None:

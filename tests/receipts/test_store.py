@@ -1,0 +1,435 @@
+"""The invariants of the store, by number as in its header: order, durability, and what readers are told."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from receipts import Busy, Duplicate, Lock, Receipt, Store, Unreadable, Unwritable, check_id, dumps, take
+from tests.receipts.lives import (
+    KINDS,
+    STATES,
+    exited,
+    held,
+    job,
+    live,
+    lives_at_random,
+    look,
+    open_store,
+    prepared,
+    released,
+)
+from tests.receipts.tracing import Call, child, misorders, record, run, sabotage
+
+
+def names(home: Path) -> list[str]:
+    """Return the names in a directory but for locks."""
+    return sorted(name for name in os.listdir(home) if not name.endswith(".lock"))
+
+
+def put(home: Path, number: int, suffix: str, data: bytes) -> None:
+    """Plant a file, as a crash or a stranger would leave it."""
+    (home / f"{job(number)}.{suffix}").write_bytes(data)
+
+
+def rank(store: Store, number: int = 1) -> int:
+    """Return how far a job has come; a receipt that cannot be read fails the test."""
+    found = store.find(job(number))
+    assert not isinstance(found, Unreadable), found
+    return STATES.index(found.state) if found else 0
+
+
+def kills(home: Path, tmp_path: Path, kind: str) -> tuple[int, list[str]]:
+    """SIGKILL a life at each of its calls; return the number of kills and what was wrong afterwards."""
+    calls = record(home, kind, "live", tmp_path / "log")
+    wrong = []
+    for count, call in enumerate(calls):
+        place = tmp_path / f"{kind}-{count}"
+        place.mkdir(mode=0o700)
+        done = sabotage(place, "live", call, "signal=KILL", kind)
+        assert done.returncode == -9, (call, done)
+        said = len(done.stdout.split())
+        store = open_store(place)
+        found = store.find(job(1))
+        where = STATES.index(found.state) if isinstance(found, Receipt) else (-1 if found else 0)
+        if where not in (said, said + 1):
+            wrong.append(f"{call.name} {call.text}: said {said}, found {found}")
+        elif kind == "real":
+            # The next one to come goes on from there, whatever litter there is.
+            with take(store.directory.fd, job(1)):
+                store.finish(released())
+            assert rank(store) == len(STATES) - 1
+            assert names(place) == [f"{job(1)}.json"]
+        os.close(store.directory.fd)
+    return len(calls), wrong
+
+
+@pytest.mark.parametrize("step", ["prepare", "exited", "finish"])
+def test_inv_01_a_name_appears_whole(store: Store, home: Path, step: str) -> None:
+    """A reader that looks all the time sees no receipt or a whole one, never a part."""
+    seen: list[object] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        reader = open_store(home)
+        while not done.is_set():
+            seen.append(reader.find(job(1)))
+        seen.append(reader.find(job(1)))
+        os.close(reader.directory.fd)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    receipt = {"prepare": prepared(), "exited": exited(), "finish": released()}[step]
+    getattr(store, step)(receipt)
+    done.set()
+    watcher.join()
+    assert set(map(repr, seen)) <= {repr(None), repr(receipt)}
+    assert seen[-1] == receipt
+
+
+def test_inv_01_sigkill_at_every_call(home: Path, tmp_path: Path) -> None:
+    """SIGKILL at any call of a whole life leaves the old or the new state, and nobody is stuck."""
+    count, wrong = kills(home, tmp_path, "real")
+    assert not wrong
+    assert count > 40, "the life has become too short to be one"
+
+
+@pytest.mark.parametrize("kind", ["in-place", "gap"])
+def test_inv_01_the_kill_loop_sees_a_bad_store(home: Path, tmp_path: Path, kind: str) -> None:
+    """Negative control: a store that writes in place, or drops before it writes, is caught by the same loop."""
+    assert kills(home, tmp_path, kind)[1]
+
+
+def test_inv_02_order_of_the_calls(home: Path, tmp_path: Path) -> None:
+    """Every transition: write, fsync(file), rename, fsync(directory), and only then it is said."""
+    calls = record(home, "real", "live", tmp_path / "log")
+    assert misorders(calls, home) == []
+    order = [call.name.rstrip("at2") for call in calls if call.name.startswith(("write", "fsync", "rename"))]
+    put_and_say = ["wri", "fsync", "rename", "fsync", "wri"]
+    put_and_say = [word.replace("wri", "write".rstrip("at2")) for word in put_and_say]
+    said = put_and_say[-1:]
+    assert order == [*put_and_say, "rename", "fsync", *said, *put_and_say, *put_and_say]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"real", "gap"}))
+def test_inv_02_the_checker_sees_a_bad_order(home: Path, tmp_path: Path, kind: str) -> None:
+    """Negative control: each sabotaged store is caught by the same checker."""
+    assert misorders(record(home, kind, "live", tmp_path / "log"), home)
+
+
+def test_inv_03_random_sigkills(home: Path) -> None:
+    """200 writers killed at random moments: never a receipt that is lost, torn or older than what was said."""
+    done = run(child(home, "real", "200"))
+    assert (done.stdout, done.returncode) == ("0\n", 0), done.stderr
+
+
+def test_inv_03_random_sigkills_are_judged(home: Path) -> None:
+    """Negative control: the judge of the random kills counts what a store that writes nothing has lost."""
+
+    class Nothing(KINDS["real"]):  # type: ignore[misc]
+        def put(self, name: str, temporary: str, data: bytes) -> None:
+            del name, temporary, data
+
+        def rename(self, old: str, new: str) -> None:
+            del old, new
+
+    store = open_store(home)
+    store.directory = Nothing(store.directory.fd, str(home))
+    assert lives_at_random(store, 1) > 0
+
+
+def test_inv_04_never_without_a_receipt(store: Store, home: Path) -> None:
+    """While a job moves, an observer without a lock finds it every time."""
+    store.prepare(prepared())
+    missed: list[object] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        reader = open_store(home)
+        while not done.is_set():
+            if not isinstance(reader.find(job(1)), Receipt) or not reader.exists(job(1)):
+                missed.append(1)
+        os.close(reader.directory.fd)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    for _ in range(20):
+        store.running(prepared())
+        store.exited(exited())
+        store.finish(held())
+        # Back to the start in the one order that leaves no gap; only a test does this.
+        os.rename(home / f"{job(1)}.json", home / f"{job(1)}.exited.old")
+        os.rename(home / f"{job(1)}.exited.old", home / f"{job(1)}.json")
+        break
+    done.set()
+    watcher.join()
+    assert missed == []
+
+
+def test_inv_05_the_later_name_wins(store: Store, home: Path) -> None:
+    """With every name of a job present, the last state is the truth."""
+    states = [("prepared", prepared()), ("running", prepared()), ("exited", exited()), ("json", released())]
+    for position, (suffix, receipt) in enumerate(states):
+        put(home, 1, suffix, dumps(receipt))
+        assert rank(store) == position + 1
+    assert store.ids() == [job(1)]
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\0" * 300, dumps(released())[:-40], b"{}"], ids=["empty", "zero", "torn", "{}"]
+)
+@pytest.mark.parametrize("suffix", ["prepared", "running", "exited", "json"])
+def test_inv_06_unreadable_is_reported(store: Store, home: Path, suffix: str, data: bytes) -> None:
+    """An unreadable latest receipt is a finding, whatever older one lies beside it, and it survives pruning."""
+    if suffix != "prepared":
+        put(home, 1, "prepared", dumps(prepared()))
+    put(home, 1, suffix, data)
+    before = names(home)
+    found = store.find(job(1))
+    assert isinstance(found, Unreadable)
+    assert found.name == f"{job(1)}.{suffix}"
+    assert store.exists(job(1))
+    assert store.ids() == [job(1)]
+    assert store.prune(1e12, 0.0, 0) == 0
+    assert names(home) == before
+
+
+def test_inv_06_strange_files_are_unreadable(store: Store, home: Path) -> None:
+    """A link, a FIFO, a directory, a giant or somebody else's receipt under a name is a finding, and never hangs."""
+    os.symlink("/etc/passwd", home / f"{job(1)}.json")
+    os.mkfifo(home / f"{job(2)}.json")
+    (home / f"{job(3)}.json").mkdir()
+    put(home, 4, "json", b" " * (2 << 20))
+    put(home, 5, "json", dumps(released(6)))
+    put(home, 7, "json", dumps(prepared(7)))
+    reasons = [
+        found.reason if isinstance(found, Unreadable) else found for found in map(store.find, store.ids())
+    ]
+    assert [str(reason).split(":")[0].split(" '")[0] for reason in reasons] == [
+        "cannot be opened",
+        "not a regular file",
+        "not a regular file",
+        "larger than 1048576 bytes",
+        "speaks of another job",
+        "its state",
+    ]
+
+
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO", "EROFS"])
+def test_inv_07_every_call_fails_once(home: Path, tmp_path: Path, error: str) -> None:
+    """Each call of a life fails once: an error of ours or none, a readable state, and the store goes on."""
+    refused = 0
+    for count, call in enumerate(_faulty(record(home, "real", "live", tmp_path / "log"))):
+        place = tmp_path / f"{error}-{count}"
+        place.mkdir(mode=0o700)
+        done = sabotage(place, "live", call, f"error={error}")
+        words = done.stdout.split()
+        assert done.returncode in (0, 3), (call, done.stderr)
+        refused += done.returncode == 3
+        said = len(words) - (2 if done.returncode else 0)
+        store = open_store(place)
+        assert rank(store) in (said, said + 1), (call, done)
+        if not call.name.startswith(("unlink", "close")):
+            assert not [name for name in names(place) if name.endswith(".tmp")], call
+        with take(store.directory.fd, job(1)):
+            store.finish(released())
+        assert rank(store) == len(STATES) - 1
+        os.close(store.directory.fd)
+    assert refused > 20, "the faults were not felt"
+
+
+def test_inv_07_every_call_of_a_reader_fails_once(home: Path, tmp_path: Path) -> None:
+    """Listing, finding, a batch and pruning: any one call may fail, and held receipts are there all the same."""
+
+    def fill(place: Path) -> None:
+        place.mkdir(mode=0o700)
+        put(place, 1, "json", dumps(released()))
+        put(place, 2, "json", dumps(held(2)))
+        put(place, 2, "running", dumps(prepared(2)))
+
+    fill(home / "model")
+    refused = 0
+    for count, call in enumerate(_faulty(record(home / "model", "real", "look", tmp_path / "log"))):
+        place = tmp_path / f"reader-{count}"
+        fill(place)
+        done = sabotage(place, "look", call, "error=EIO")
+        assert done.returncode in (0, 3), (call, done.stderr)
+        refused += done.returncode == 3
+        store = open_store(place)
+        assert store.find(job(2)) == held(2), call
+        assert store.find(job(1)) in (released(), None), call
+        os.close(store.directory.fd)
+    assert refused > 5, "the faults were not felt"
+
+
+def _faulty(calls: list[Call]) -> list[Call]:
+    # The host's pipe is not the store's affair.
+    return [call for call in calls if not call.text.startswith("1<")]
+
+
+def test_inv_07_a_full_disk(home: Path, store: Store) -> None:
+    """RLIMIT_FSIZE stops the write for real, half-way: the old state stands and no temporary is left."""
+    store.prepare(prepared())
+    import resource
+    import signal
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(Unwritable) as caught:
+            store.finish(released())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert (caught.value.step, caught.value.name) == ("write", f"{job(1)}.json")
+    assert "File too large" in str(caught.value)
+    assert names(home) == [f"{job(1)}.prepared"]
+
+
+@pytest.mark.parametrize("suffix", ["prepared", "running", "exited", "json"])
+def test_inv_08_a_used_id_is_refused(store: Store, home: Path, suffix: str) -> None:
+    """Any receipt of the id, readable or not, and the next job of that id does not start."""
+    put(home, 1, suffix, b"")
+    with pytest.raises(Duplicate):
+        store.prepare(prepared())
+    assert names(home) == [f"{job(1)}.{suffix}"]
+    store.prepare(prepared(2))
+    assert store.find(job(2)) == prepared(2)
+
+
+def test_inv_09_unknown_keys_survive(store: Store, home: Path) -> None:
+    """A newer writer's keys, at the top and inside, are written back by the next transition."""
+    text = dumps(exited()).replace(b'"core":false', b'"core":false,"oomGroup":[1,{"x":null}]')
+    put(home, 1, "exited", text.replace(b'"version":1', b'"version":1,"seat":"b"'))
+    found = store.find(job(1))
+    assert isinstance(found, Receipt)
+    store.finish(found.replace(state="released", empty=True))
+    after = (home / f"{job(1)}.json").read_text()
+    assert '"oomGroup":[1,{"x":null}]' in after
+    assert '"seat":"b"' in after
+
+
+def test_inv_10_only_released_is_pruned(store: Store, home: Path) -> None:
+    """By age and by count; a held, a locked, a running one stay; locks and litter of the dead go."""
+    for number in range(1, 6):
+        store.finish(released(number, ended_at=1000.0 + number))
+    store.finish(held(7))
+    store.prepare(prepared(8))
+    put(home, 9, "lock", b"")
+    (home / f".{job(10)}.tmp").write_bytes(b"half")
+    (home / f".{job(8)}.tmp").write_bytes(b"half")
+    put(home, 1, "running", dumps(prepared()))
+    (home / "note.txt").write_text("not ours")
+    with take(store.directory.fd, job(2)):
+        assert store.prune(1005.5, 2.0, 100) == 2  # 1 and 3: they ended 4.5 and 2.5 s ago; 2 is locked
+    assert store.ids() == [job(number) for number in (2, 4, 5, 7, 8)]
+    assert store.prune(1005.5, 1e9, 1) == 2
+    assert sorted(os.listdir(home)) == [
+        f"{job(5)}.json",
+        f"{job(7)}.json",
+        f"{job(8)}.prepared",
+        "note.txt",
+    ] or (f"{job(8)}.lock" in os.listdir(home))
+    assert store.ids() == [job(5), job(7), job(8)]
+
+
+def test_inv_11_a_batch_costs_one_sync(home: Path, tmp_path: Path) -> None:
+    """Twenty receipts: twenty file syncs and one of the directory, before anything is said."""
+    calls = record(home, "real", "batch", tmp_path / "log")
+    synced = [call.text for call in calls if call.name == "fsync"]
+    assert sum(text.endswith(f"<{home}>") for text in synced) == 1
+    assert len(synced) == 21
+    assert misorders(calls, home) == []
+
+
+def test_inv_11_a_batch_ends_well_after_an_error(store: Store, home: Path) -> None:
+    """What was written before an error in a batch is settled; batches do not nest."""
+    store.prepare(prepared())
+    with pytest.raises(KeyError), store.batch():  # noqa: PT012 - the state in between is the point
+        store.finish(released())
+        assert names(home) == [f"{job(1)}.json", f"{job(1)}.prepared"]
+        with pytest.raises(RuntimeError), store.batch():
+            pass
+        raise KeyError
+    assert names(home) == [f"{job(1)}.json"]
+    assert store.open_batch is None
+
+
+def test_inv_12_writers_hold_the_lock_and_readers_none(store: Store) -> None:
+    """Everything can be read under somebody else's lock, and nobody else can have it."""
+    lock = take(store.directory.fd, job(1))
+    assert isinstance(lock, Lock)
+    store.prepare(prepared())
+    reader = open_store(store.path)
+    assert reader.find(job(1)) == prepared()
+    assert reader.ids() == [job(1)]
+    with pytest.raises(Busy):
+        take(reader.directory.fd, job(1))
+    os.close(reader.directory.fd)
+    lock.release()
+
+
+def test_running_at_once(store: Store, home: Path) -> None:
+    """Without a host in between, the first receipt may be the running one."""
+    receipt = prepared().replace(state="running")
+    store.prepare(receipt)
+    assert names(home) == [f"{job(1)}.running"]
+    assert store.find(job(1)) == receipt
+
+
+def test_a_life_in_this_process(store: Store, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The states follow one another, one name at a time, private."""
+    live(store)
+    assert capfd.readouterr().out.split() == list(STATES[1:])
+    assert names(home) == [f"{job(1)}.json"]
+    assert (home / names(home)[0]).stat().st_mode & 0o777 == 0o600
+    assert store.find(job(1)) == released()
+    look_at = open_store(home)
+    look_at.finish(held(2))
+    look(look_at)
+    assert capfd.readouterr().out == "pruned 1\n"
+    os.close(look_at.directory.fd)
+
+
+@pytest.mark.parametrize("state", ["exited", "released", "held"])
+def test_a_state_under_the_wrong_method(store: Store, home: Path, state: str) -> None:
+    """A receipt goes only through the door of its state."""
+    with pytest.raises(ValueError, match="not written here"):
+        store.prepare(prepared().replace(state=state))
+    assert names(home) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "../" + "a" * 33,
+        job(1).upper().replace("8", "A"),
+        job(1) + "\n",
+        job(1).replace("-", ""),
+        "é" * 36,
+    ],
+)
+def test_an_id_is_a_canonical_uuid(store: Store, text: str) -> None:
+    """An id becomes a file name: anything else is refused by every door."""
+    for door in (check_id, store.find, store.exists, lambda job_id: take(store.directory.fd, job_id)):
+        with pytest.raises(ValueError, match="not a job id"):
+            door(text)
+    with pytest.raises(ValueError, match="not a job id"):
+        store.finish(released().replace(id=text))
+
+
+def test_an_odd_umask_locks_nobody_out(store: Store, home: Path) -> None:
+    """A job's umask may take our own bits: the receipt and its lock are 0600 all the same."""
+    before = os.umask(0o777)
+    try:
+        with take(store.directory.fd, job(1)):
+            store.prepare(prepared())
+    finally:
+        os.umask(before)
+    assert {(home / name).stat().st_mode & 0o777 for name in os.listdir(home)} == {0o600}
