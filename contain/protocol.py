@@ -6,12 +6,11 @@ silently ignored could have been a limit that somebody relies on. Readers of *re
 
 from __future__ import annotations
 
-import json
 from _operator import _compare_digest  # hmac's own; hmac itself would load OpenSSL before every job
 
 from contain.errors import BadToken, ContainError, ProtocolViolation
 from contain.job import TIERS, Abort, Job, Limits, check_bytes
-from receipts import Record, encode
+from receipts import Record, encode, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,25 +67,12 @@ def _violation(message: str) -> ProtocolViolation:
     return ProtocolViolation(message, advice="See docs/PROTOCOL.md for the messages and their fields.")
 
 
-def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _violation("A key stands twice in one object.")
-    return found
-
-
-def _no_constant(name: str) -> object:
-    raise _violation(f"{name} is not JSON.")
-
-
 def _object(line: bytes) -> dict[str, object]:
     try:
         # surrogateescape: a host that pastes odd bytes raw instead of escaped gets the same bytes in the command.
-        found = json.loads(
-            line.decode("utf-8", "surrogateescape"), object_pairs_hook=_no_duplicates, parse_constant=_no_constant
-        )
-    except (ValueError, RecursionError) as error:
-        raise _violation(f"A line is not JSON ({type(error).__name__}).") from None
+        found = jsontext.loads(line.decode("utf-8", "surrogateescape"))
+    except ValueError as error:
+        raise _violation(f"A line is not JSON: {error}.") from None
     if not isinstance(found, dict):
         raise _violation("A line is not a JSON object.")
     return {key: value for key, value in found.items() if not key.startswith("x-")}
@@ -262,4 +248,4 @@ def receipt_fields(receipt: Receipt) -> dict[str, object]:
 
 def line(message: Mapping[str, object]) -> bytes:
     """One reply as a line of ASCII."""
-    return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
+    return jsontext.dumps(message).encode("ascii") + b"\n"

@@ -240,7 +240,8 @@ class Life:
     def _say_exited(self) -> None:
         if not self._exit_said and self._receipt.outcome is not None:
             self._exit_said = True
-            self._say({"event": "exited", **receipt_fields(self._receipt)})
+            said = self._receipt.replace(state=EXITED, proof=None, ended_at=None)
+            self._say({"event": "exited", **receipt_fields(said), "empty": None})
 
     def _outcome(self) -> Outcome:
         outcome = verdict.outcome(
@@ -264,7 +265,7 @@ class Life:
             self._unwritable(error)
             receipt = self._not_on_disk(receipt)
         self._receipt = receipt
-        if receipt.ran:
+        if self._gate_at_s is not None and self._ended is not None:
             self._say_exited()
         self._say({"event": receipt.state, **receipt_fields(receipt)})
         if receipt.state == RELEASED:

@@ -6,13 +6,12 @@ import fcntl
 import os
 import resource
 import signal
-import socket
 import sys
 
 from contain.backend import Observation
 from contain.errors import ImpossibleRequest, SetupFailed, TierTooWeak
 from contain.job import TIERS, Limits, check_bytes
-from contain.linux import birth, census, host, native
+from contain.linux import birth, census, channel, host, native
 from contain.linux.containment import NamespaceContainment
 from contain.linux.keeper import Denied, Keeper
 from receipts import fields
@@ -77,7 +76,7 @@ class LinuxBackend:
         block = _command_block(job, limits)
         opened: list[int] = []
         ours: list[int] = []
-        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        control, theirs = channel.pair()
         try:
             opened.append(theirs.detach())
             gate_read, gate_write = os.pipe()

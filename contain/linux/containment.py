@@ -14,11 +14,11 @@ from receipts import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Sequence
     from typing import Any
 
     from contain.backend import Event
+    from contain.linux.channel import Channel
     from contain.linux.keeper import Keeper, Launched
     from receipts import Blocker
 
@@ -34,7 +34,7 @@ class NamespaceContainment:
 
     tier = "namespace"
 
-    def __init__(self, keeper: Keeper, launched: Launched, control: socket.socket, gate: int) -> None:
+    def __init__(self, keeper: Keeper, launched: Launched, control: Channel, gate: int) -> None:
         """Owns the launched pidfd, ``control`` and ``gate``; borrows the keeper. ``take_proof`` must follow."""
         self._keeper = keeper
         self._pidfd = launched.pidfd

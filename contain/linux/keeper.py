@@ -8,16 +8,18 @@ from __future__ import annotations
 import os
 import select
 import signal
-import socket
 import time
 
 from contain.errors import SetupFailed, UnsupportedPlatform
-from contain.linux import native
+from contain.linux import channel, native
 
 ANSWER_S = 5.0
 """A keeper answers in a tenth of a millisecond; one that is stopped never does, and no wait may be unbounded."""
 
 ABOVE_STDIO = 10
+
+RESETTABLE = [number for number in range(1, signal.NSIG) if number not in (32, 33)]
+"""Every signal but the two that glibc keeps for its threads and refuses to touch."""
 
 
 class Launched:
@@ -50,7 +52,7 @@ def _program() -> str:
         raise UnsupportedPlatform(
             f"contain-init cannot be read ({error.strerror}).", advice="Install the package again, from a wheel or with gcc."
         ) from None
-    copy = os.memfd_create("contain-init")
+    copy = os.memfd_create("contain-init")  # closed with this process: the keeper is started once
     os.write(copy, data)
     return f"/proc/self/fd/{copy}"
 
@@ -69,10 +71,10 @@ class Keeper:
 
     def __init__(self) -> None:
         """Starts the keeper. Raises UnsupportedPlatform where the program cannot be executed."""
-        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests, theirs = channel.pair()
         # On their end and before the start: the kernel stamps a message with its sender only if the receiver
         # wants that at the time of sending.
-        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        channel.want_sender(theirs)
         life_read, self._life = os.pipe()
         self._wrapper = _high(os.pidfd_open(os.getpid()))
         given = (_high(theirs.detach()), self._wrapper, _high(life_read))
@@ -98,7 +100,7 @@ class Keeper:
                 file_actions=actions,  # type: ignore[arg-type]  # typeshed wants one tuple shape
                 setsid=True,
                 setsigmask=(),
-                setsigdef=range(1, signal.NSIG),
+                setsigdef=RESETTABLE,
             )
         except OSError as error:
             raise UnsupportedPlatform(
@@ -108,37 +110,26 @@ class Keeper:
 
     def launch(self, request: bytes, fds: list[int]) -> Launched:
         """Asks for one init. Raises Denied with the failing step, or SetupFailed for a keeper that is gone or deaf."""
+        data, pidfd, why = b"", -1, "it closed the connection"
         try:
-            socket.send_fds(self._requests, [request], fds)
-            deadline_s = time.monotonic() + ANSWER_S
-            while not _readable(self._requests.fileno(), deadline_s):
+            channel.send_fds(self._requests, request, fds)
+            if not _readable(self._requests.fileno(), time.monotonic() + ANSWER_S):
                 raise SetupFailed(
                     f"The keeper (pid {self.pid}) has not answered within {ANSWER_S:g} s.",
                     step="clone",
                     advice="Look whether something has stopped it (state T); then ask again.",
                 )
-            data, received, _, _ = socket.recv_fds(self._requests, native.REPLY_BYTES, 1)
+            data, pidfd = channel.receive_fd(self._requests, native.REPLY_BYTES)
         except OSError as error:
-            data, received = b"", []
-            reason = error.strerror
-        else:
-            reason = "it closed the connection"
-        if len(data) != native.REPLY_BYTES:
-            for fd in received:
-                os.close(fd)
-            raise SetupFailed(
-                f"The keeper (pid {self.pid}) is gone ({reason}).", step="clone", advice="Ask again with a new contain run."
-            )
-        errno, step, pid = native.launch_reply(data)
+            why = error.strerror
+        errno, step, pid = native.launch_reply(data) if len(data) == native.REPLY_BYTES else (0, "clone", 0)
         if errno:
             raise Denied(step, errno)
-        os.set_inheritable(received[0], False)
-        return Launched(pid, received[0])
-
-    @property
-    def wrapper_pidfd(self) -> int:
-        """A pidfd of this process."""
-        return self._wrapper
+        if pidfd < 0:
+            raise SetupFailed(
+                f"The keeper (pid {self.pid}) is gone ({why}).", step="clone", advice="Ask again with a new contain run."
+            )
+        return Launched(pid, pidfd)
 
     def lost(self, wait_s: float = 0.0) -> bool:
         """True when the keeper has ended, looking for up to ``wait_s``."""
