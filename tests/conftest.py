@@ -1,0 +1,18 @@
+"""Fixtures of every test: a receipt directory of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def receipts(tmp_path: Path) -> Path:
+    """A private directory for receipts."""
+    place = tmp_path / "receipts"
+    place.mkdir(mode=0o700)
+    return place
