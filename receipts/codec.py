@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Column = tuple[str, str, Reader, bool]
 
 
-class Unreadable(Exception):  # noqa: N818 - a finding as well as an error: the store returns it
+class Unreadable(Exception):
     """A receipt that exists and cannot be understood. It counts as held, never as absent."""
 
     def __init__(self, reason: str, name: str | None = None) -> None:

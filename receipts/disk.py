@@ -17,7 +17,7 @@ LARGEST_BYTES: Final = 1 << 20
 """No receipt of ours comes near: more is somebody else's file, and is not read into memory."""
 
 
-class Unwritable(Exception):  # noqa: N818 - names the finding, as Unreadable does
+class Unwritable(Exception):
     """The file system refused a step; the older state stands, unless `step` is `sync-directory`.
 
     After a refused `sync-directory` the newer state is visible, and whether it would survive a power loss is
@@ -147,7 +147,7 @@ class Directory:
             # share.
             fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
             try:
-                return os.listdir(fd)  # noqa: PTH208 - pathlib lists no descriptor
+                return os.listdir(fd)
             finally:
                 _close_read(fd)
         except OSError as error:
@@ -183,7 +183,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _close_read(fd: int) -> None:
-    try:  # noqa: SIM105 - contextlib is 3 ms of every start
+    try:  # not contextlib.suppress: the import is 3 ms of every start
         os.close(fd)
     except OSError:
         pass  # what was read is read

@@ -153,5 +153,5 @@ def _mount(fd: int, proc: str) -> Mount | None:
 
 def _read(path: str) -> str:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    with open(fd, encoding="utf-8", errors="surrogateescape", newline="\n") as file:  # noqa: PTH123 - by descriptor
+    with open(fd, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
         return file.read()

@@ -19,7 +19,7 @@ _OVERFLOW_UID: Final = 65534
 _EVERY_UID: Final = ["0", "0", "4294967295"]
 
 
-class Unsafe(Exception):  # noqa: N818 - the finding, not a fault
+class Unsafe(Exception):
     """The place is refused. `reason` is one word for programs, `advice` what to do, for people.
 
     Reasons: symlink, not-a-directory, owner, mode, parent, file-system, file-system-unknown, missing,

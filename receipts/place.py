@@ -122,7 +122,7 @@ def _absolute(path: str) -> str:
     if path.startswith("/"):
         return path
     try:
-        return f"{os.getcwd()}/{path}"  # noqa: PTH109 - pathlib is 10 ms of every start
+        return f"{os.getcwd()}/{path}"
     except FileNotFoundError:
         raise Unsafe("missing", "the working directory is gone", "name an absolute path") from None
 

@@ -55,7 +55,7 @@ _STATES_OF: Final = {
 }
 
 
-class Duplicate(Exception):  # noqa: N818 - the finding, not a fault
+class Duplicate(Exception):
     """The id has a receipt already: a used id is never used again."""
 
 

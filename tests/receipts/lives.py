@@ -1,7 +1,7 @@
 """Whole lives of jobs, for the tests and as a child process: `python lives.py DIRECTORY KIND SCRIPT`.
 
-The child says each state on stdout when the store has returned, as the wrapper would say it to its host; KIND is the
-store as it is (`real`) or sabotaged in one way, to prove that a checker sees the fault.
+The child says each state on stdout when the store has returned, as the wrapper would to its host. KIND is
+the store as it is (`real`) or sabotaged in one way, to prove that a checker sees the fault.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import errno
 import os
 import random
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from receipts import (
     EXITED,
@@ -30,6 +30,9 @@ from receipts import (
     take,
 )
 from receipts.disk import Directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STATES = ("", PREPARED, RUNNING, EXITED, RELEASED)
 PROOF = NamespaceInit(
@@ -129,6 +132,16 @@ class GapBeforePut(Directory):
         super().put(name, temporary, data)
 
 
+class Nothing(Directory):
+    """Sabotage: nothing reaches the directory."""
+
+    def put(self, name: str, temporary: str, data: bytes) -> None:
+        """Write nothing."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename nothing."""
+
+
 KINDS: dict[str, type[Directory]] = {
     "real": Directory,
     "no-file-sync": NoFileSync,
@@ -136,6 +149,7 @@ KINDS: dict[str, type[Directory]] = {
     "in-place": InPlace,
     "eager-drop": EagerDrop,
     "gap": GapBeforePut,
+    "nothing": Nothing,
 }
 
 
@@ -167,9 +181,9 @@ def mark(word: str) -> None:
             raise
 
 
-def live(store: Store, number: int = 1, tell: object = say) -> None:
+def live(store: Store, number: int = 1, *, wait: bool = False) -> None:
     """Go through every state of one job, under its lock."""
-    speak = say_and_wait if tell is say_and_wait else say
+    speak = say_and_wait if wait else say
     with take(store.directory.fd, job(number)):
         store.prepare(prepared(number))
         speak(PREPARED)
@@ -182,7 +196,7 @@ def live(store: Store, number: int = 1, tell: object = say) -> None:
 
 
 def look(store: Store) -> None:
-    """Read everything and tidy up: the calls of `inspect`. Expects jobs 1 (released long ago) and 2 (held)."""
+    """Read everything and tidy up, as `inspect` does. Expects jobs 1 (released long ago) and 2 (held)."""
     for job_id in store.ids():
         found = store.find(job_id)
         if isinstance(found, Unreadable):
@@ -234,7 +248,7 @@ def main(path: str, kind: str, script: str) -> int:
         if script == "live":
             live(store)
         elif script == "steps":
-            live(store, tell=say_and_wait)
+            live(store, wait=True)
         elif script == "look":
             look(store)
         elif script == "batch":

@@ -1,4 +1,4 @@
-"""What a child really asks of the kernel: recorded, checked for its order, and made to fail at any single call."""
+"""What a child really asks of the kernel: recorded, checked for its order, made to fail at any one call."""
 
 from __future__ import annotations
 
@@ -6,27 +6,41 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 PROJECT = Path(__file__).resolve().parents[2]
 LIVES = Path(__file__).with_name("lives.py")
-# Those that the store makes. `?`: not every architecture has all of them (aarch64 has neither rename nor unlink).
-_CALLS = (
-    "openat newfstatat statx fstat flock fchmod pwrite64 pread64 write read fsync fdatasync rename renameat renameat2"
-    " unlink unlinkat close getdents64 lseek fcntl dup ftruncate"
-).split()
+# Those that the store makes. `?`: not every architecture has all of them (aarch64 has no rename).
+_CALLS = """
+    openat newfstatat statx fstat flock fchmod pwrite64 pread64 write read fsync fdatasync rename renameat
+    renameat2 unlink unlinkat close getdents64 lseek fcntl dup ftruncate
+""".split()  # noqa: SIM905 - a list to read
 _ALL = ",".join("?" + call for call in _CALLS)
 _LINE = re.compile(r"^(\w+)\((.*)\) += (-?\d+)")
 
 
 class Call(NamedTuple):
-    """One system call: its name, its number among those of that name since the start, its text, its result."""
+    """One system call: its name, its number among those of that name, its text, its result."""
 
     name: str
     ordinal: int
     text: str
     result: int
+
+
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
+
+
+def each(check: Callable[[_Item], _Found], items: Sequence[_Item]) -> list[_Found]:
+    """Return `check` of each item, two at a time: most of the time is the start of a traced interpreter."""
+    with ThreadPoolExecutor(2) as two:
+        return list(two.map(check, items))
 
 
 def child(directory: Path, kind: str, script: str) -> list[str]:
@@ -82,7 +96,7 @@ def sabotage(
 
 
 def misorders(calls: list[Call], directory: Path) -> list[str]:
-    """Return every place where the order write, fsync(file), rename, fsync(directory), say, unlink is broken."""
+    """Return where the order write, fsync(file), rename, fsync(directory), say, unlink is broken."""
     wrong = []
     unsynced: set[str] = set()
     undurable = False
