@@ -26,8 +26,6 @@ class BudgetAdapter(Protocol):
 
         A generator: it yields until when it wants to wait (monotonic seconds, None for ever) and is sent events.
         """
-        ...
 
     def release(self, receipt: Receipt) -> None:
         """The permit may return: ``receipt`` is durable and says ``released``, empty."""
-        ...

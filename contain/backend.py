@@ -75,39 +75,30 @@ class Containment(Protocol):
 
     def fds(self) -> Sequence[int]:
         """Descriptors to poll for reading; after each wake-up call ``events``."""
-        ...
 
     def events(self) -> list[Event]:
         """What happened since the last call, in order. Never blocks."""
-        ...
 
     def open_gate(self) -> bool:
         """Lets the command go; False when the containment is already dead. Bounded."""
-        ...
 
     def cancel(self, grace_ms: int) -> None:
         """TERM and CONT to the whole tree, KILL after the grace."""
-        ...
 
     def kill(self) -> None:
         """SIGKILL to the containment itself: the kernel ends the tree."""
-        ...
 
     def launcher_lost(self) -> bool:
         """True when the process that launched the containment is gone, and the containment died of that."""
-        ...
 
     def memory_kills(self) -> int:
         """How many processes the kernel has killed for memory, around this job, since it was prepared."""
-        ...
 
     def members(self) -> tuple[Blocker, ...]:
         """Who is in the containment now, as far as can be seen, and what keeps each from ending."""
-        ...
 
     def close(self) -> None:
         """Lets go of every descriptor. A containment that still lives is killed by that."""
-        ...
 
 
 class Backend(Protocol):
@@ -115,35 +106,27 @@ class Backend(Protocol):
 
     def check_host(self) -> None:
         """Raises WslRefused or UnsupportedPlatform where nothing can be promised."""
-        ...
 
     def start(self) -> None:
         """Starts what launches need, so that it is ready when the first request has been read."""
-        ...
 
     def prepare(self, job: Job) -> Containment:
         """Launches a containment whose command waits at the gate. Bounded in time.
 
         Raises ImpossibleRequest, NamespacesDenied, TierTooWeak or SetupFailed; then nothing is left.
         """
-        ...
 
     def observe(self, proof: NamespaceInit) -> Observation:
         """A fresh look at a recorded birth. Never raises for what it cannot see: that is ``unknown``."""
-        ...
 
     def finish(self, proof: NamespaceInit, wait_s: float, *, kill: bool) -> Observation:
         """Waits up to ``wait_s`` for the end of a recorded birth; ``kill`` ends exactly that one first."""
-        ...
 
     def blockers(self, proof: NamespaceInit) -> tuple[Blocker, ...]:
         """Who is in the way of the recorded containment's end."""
-        ...
 
     def file_system_magic(self, fd: int) -> int:
         """statfs(2)'s f_type of an open file, for receipts.place."""
-        ...
 
     def stop(self) -> None:
         """Ends what ``start`` started, and with it every containment of this process."""
-        ...

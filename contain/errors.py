@@ -16,7 +16,13 @@ class ContainError(Exception):
     exit_code = 70
 
     def __init__(
-        self, message: str, *, advice: str, state: str = NOTHING_RAN, step: str | None = None, detail: str | None = None
+        self,
+        message: str,
+        *,
+        advice: str,
+        state: str = NOTHING_RAN,
+        step: str | None = None,
+        detail: str | None = None,
     ) -> None:
         """Takes the sentences for a person; ``detail`` is a machine-readable word that narrows ``reason``."""
         super().__init__(message)

@@ -76,7 +76,9 @@ def check_bytes(text: str, what: str) -> bytes:
             advice="Write a byte that is not UTF-8 as U+DC80 to U+DCFF (Python's surrogateescape).",
         ) from None
     if b"\0" in data:
-        raise ImpossibleRequest(f"{what} holds a NUL, which ends a string in execve(2).", advice="Leave it out.")
+        raise ImpossibleRequest(
+            f"{what} holds a NUL, which ends a string in execve(2).", advice="Leave it out."
+        )
     if len(data) > MAX_STRING_BYTES:
         raise ImpossibleRequest(
             f"{what} has {len(data)} bytes; the kernel takes {MAX_STRING_BYTES} in one string.",

@@ -18,5 +18,6 @@ def backend() -> Backend:
 
         return LinuxBackend()
     raise UnsupportedPlatform(
-        f"contain has no backend for {sys.platform} in this version.", advice="Use it on Linux (kernel 5.10 or later)."
+        f"contain has no backend for {sys.platform} in this version.",
+        advice="Use it on Linux (kernel 5.10 or later).",
     )

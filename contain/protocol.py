@@ -53,7 +53,8 @@ class LineReader:
             self._limit_bytes = LINE_BYTES
         if len(self._pending) > self._limit_bytes:
             raise ProtocolViolation(
-                f"A line has more than {self._limit_bytes} bytes.", advice="Send one JSON object a line, and end it."
+                f"A line has more than {self._limit_bytes} bytes.",
+                advice="Send one JSON object a line, and end it.",
             )
         return lines
 
@@ -142,7 +143,7 @@ def _limits(value: object) -> Limits:
             found[LIMIT_FIELDS[name]] = _whole(number, f"limits.{name}")
         else:
             raise _violation(f"limits has a field that this version does not know: {name[:40]!r}.")
-    return Limits(**found)
+    return Limits().replace(**found)
 
 
 def _tier(value: object) -> str:
@@ -191,8 +192,11 @@ def parse_request(line: bytes) -> Request:
         check_bytes(text, f"args[{index}]")
     extras = {field: parse(found[name]) for name, (field, parse) in OPTIONAL.items() if name in found}
     job = Job(
-        id=_uuid(found["id"], "id"), permit_id=_uuid(found["permitId"], "permitId"), command=command, args=args, **extras
-    )
+        id=_uuid(found["id"], "id"),
+        permit_id=_uuid(found["permitId"], "permitId"),
+        command=command,
+        args=args,
+    ).replace(**extras)
     return Request(job=job, token=_token(found["token"]), spelled_id=str(found["id"]))
 
 

@@ -11,7 +11,20 @@ import time
 from contain.errors import ContainmentHeld, JobBusy, NoReceipt
 from contain.job import Outcome
 from contain.protocol import receipt_fields
-from receipts import EXITED, HELD, PREPARED, RELEASED, Busy, Held, Receipt, Record, Unreadable, Unwritable, encode, take
+from receipts import (
+    EXITED,
+    HELD,
+    PREPARED,
+    RELEASED,
+    Busy,
+    Held,
+    Receipt,
+    Record,
+    Unreadable,
+    Unwritable,
+    encode,
+    take,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,22 +85,28 @@ def inspect(store: Store, backend: Backend, dir_fd: int, job_id: str, *, finish:
     return next(iter(inspect_all(store, backend, dir_fd, [job_id], finish=finish)))
 
 
-def inspect_all(store: Store, backend: Backend, dir_fd: int, ids: list[str], *, finish: bool = False) -> Iterator[Finding]:
+def inspect_all(
+    store: Store, backend: Backend, dir_fd: int, ids: list[str], *, finish: bool = False
+) -> Iterator[Finding]:
     """The same for many. Findings come when they are durable, ``TOGETHER`` at a time."""
     for start in range(0, len(ids), TOGETHER):
         locks: list[Lock] = []
         found: list[Finding] = []
         try:
             with store.batch():
-                for job_id in ids[start : start + TOGETHER]:
-                    found.append(_one(store, backend, dir_fd, job_id, locks, finish=finish))
+                found += [
+                    _one(store, backend, dir_fd, job_id, locks, finish=finish)
+                    for job_id in ids[start : start + TOGETHER]
+                ]
         finally:
             for lock in locks:
                 lock.release()
         yield from found
 
 
-def _one(store: Store, backend: Backend, dir_fd: int, job_id: str, locks: list[Lock], *, finish: bool) -> Finding:
+def _one(
+    store: Store, backend: Backend, dir_fd: int, job_id: str, locks: list[Lock], *, finish: bool
+) -> Finding:
     try:
         locks.append(take(dir_fd, job_id))
     except Busy as busy:
@@ -108,7 +127,11 @@ def _busy(store: Store, backend: Backend, job_id: str, busy: Busy) -> Finding:
     receipt = found if isinstance(found, Receipt) else None
     observation = None if receipt is None or receipt.proof is None else backend.observe(receipt.proof)
     return Finding(
-        id=job_id, state="busy", receipt=receipt, observation=observation, why=f"{_holder(busy)} holds its lock"
+        id=job_id,
+        state="busy",
+        receipt=receipt,
+        observation=observation,
+        why=f"{_holder(busy)} holds its lock",
     )
 
 
@@ -128,7 +151,12 @@ def _unreadable(store: Store, job_id: str, found: Unreadable) -> Finding:
 
 def _settle(store: Store, backend: Backend, receipt: Receipt, *, finish: bool) -> Finding:
     if receipt.proof is None:
-        held = Held(reason="The receipt has no proof.", owner="the operator", advice="contain inspect ID --forget --reason TEXT.", blockers=())
+        held = Held(
+            reason="The receipt has no proof.",
+            owner="the operator",
+            advice="contain inspect ID --forget --reason TEXT.",
+            blockers=(),
+        )
         return Finding(id=receipt.id, state=HELD, receipt=receipt, held=held)
     observation = backend.observe(receipt.proof)
     if observation.state == "live":
@@ -167,7 +195,7 @@ def _lost(receipt: Receipt, *, killed: bool) -> Outcome:
 
 
 def _keep(backend: Backend, receipt: Receipt, observation: Observation) -> Finding:
-    assert receipt.proof is not None  # noqa: S101 - _settle looked
+    assert receipt.proof is not None  # _settle looked
     if observation.state == "live":
         held = Held(
             reason="The tree is still alive.",
@@ -179,7 +207,7 @@ def _keep(backend: Backend, receipt: Receipt, observation: Observation) -> Findi
         held = Held(
             reason=f"It cannot be told whether the tree is gone: {observation.why}.",
             owner="contain inspect",
-            advice="Look from where the job was started. If nothing can ever tell: contain inspect ID --forget --reason TEXT.",
+            advice="Look from where it was started. If nothing can ever tell: contain inspect ID --forget --reason TEXT.",
             blockers=(),
         )
     state = HELD if receipt.state in (HELD, EXITED) or observation.state != "live" else receipt.state
@@ -198,7 +226,9 @@ def forget(store: Store, dir_fd: int, job_id: str, reason: str) -> Finding:
         lock = take(dir_fd, job_id)
     except Busy as busy:
         raise JobBusy(
-            f"{_holder(busy)} holds the lock of {job_id}.", advice="Let it end first.", state="Nothing was changed."
+            f"{_holder(busy)} holds the lock of {job_id}.",
+            advice="Let it end first.",
+            state="Nothing was changed.",
         ) from None
     with lock:
         found = store.find(job_id)

@@ -74,19 +74,29 @@ def _no_default(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
+def _encode_slowly(value: object, _level: int) -> tuple[str, ...]:
+    import json
+
+    return (json.dumps(value, default=_no_default, separators=(",", ":"), allow_nan=False),)
+
+
+# Any: typeshed describes these as the private classes that they are, not as the functions that they are used as.
+_scan: Callable[[str, int], tuple[Any, int]]
+_encode: Callable[[object, int], tuple[str, ...]]
 try:
-    from _json import encode_basestring_ascii, make_encoder, make_scanner
+    import _json
 except ImportError:
     import json
 
-    _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(
+    decoder: Any = json.JSONDecoder(
         object_pairs_hook=_no_duplicates, parse_float=_finite, parse_constant=_no_constant
-    ).scan_once
-
-    def _encode(value: object, _level: int) -> tuple[str, ...]:
-        return (json.dumps(value, separators=(",", ":"), allow_nan=False),)
-
+    )
+    _scan, _encode = decoder.scan_once, _encode_slowly
 else:
-    _scan = make_scanner(_Context(_no_duplicates))
-    # markers, default, encoder, indent, key and item separators, sort_keys, skipkeys, allow_nan: json.encoder's own call.
-    _encode = make_encoder({}, _no_default, encode_basestring_ascii, None, ":", ",", False, False, False)
+    fast: Any = _json
+    _scan = fast.make_scanner(_Context(_no_duplicates))
+    # As json.encoder calls it: markers, default, encoder, indent, both separators, sort_keys, skipkeys, allow_nan.
+    # No markers: a value that holds itself is a RecursionError then, and no state outlives a failed call.
+    _encode = fast.make_encoder(
+        None, _no_default, fast.encode_basestring_ascii, None, ":", ",", False, False, False
+    )

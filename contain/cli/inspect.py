@@ -38,7 +38,9 @@ class _Wanted:
             elif word == "--reason" and rest:
                 self.reason = rest.pop(0)
             elif word.startswith("-"):
-                raise UsageError(f"contain inspect has no option {word[:40]!r}, or it lacks its value.", advice=ADVICE)
+                raise UsageError(
+                    f"contain inspect has no option {word[:40]!r}, or it lacks its value.", advice=ADVICE
+                )
             else:
                 words.append(word)
         if words and _is_id(words[-1]):
@@ -74,7 +76,7 @@ def main(args: list[str]) -> int:
     if wanted.job_id is None:
         findings = recovery.inspect_all(store, backend, place.fd, _ids(store))
     elif wanted.forget:
-        assert wanted.reason is not None  # noqa: S101 - checked with the command line
+        assert wanted.reason is not None  # checked with the command line
         findings = iter([recovery.forget(store, place.fd, wanted.job_id, wanted.reason)])
     else:
         findings = iter([recovery.inspect(store, backend, place.fd, wanted.job_id, finish=wanted.finish)])

@@ -23,6 +23,7 @@ DIR holds the receipts, one private file a job; without it: .contain in the acco
 """
 
 INTERRUPTED = 130
+FIRST_FREE = 3
 
 
 def _verb(name: str) -> Callable[[list[str]], int]:
@@ -40,7 +41,7 @@ def _verb(name: str) -> Callable[[list[str]], int]:
 
 def keep_standard_fds() -> None:
     """A caller may have closed 0, 1 or 2; the next file to be opened would then become the job's output."""
-    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+    while (fd := os.open(os.devnull, os.O_RDWR)) < FIRST_FREE:
         os.set_inheritable(fd, True)
     os.close(fd)
 

@@ -7,7 +7,14 @@ import time
 
 from contain.cli.main import complain
 from contain.cli.place import open_receipts
-from contain.errors import ContainError, DuplicateJob, JobBusy, ProtocolViolation, ReceiptUnwritable, UsageError
+from contain.errors import (
+    ContainError,
+    DuplicateJob,
+    JobBusy,
+    ProtocolViolation,
+    ReceiptUnwritable,
+    UsageError,
+)
 from contain.lifecycle.host import HostAdapter
 from contain.lifecycle.life import Life
 from contain.lifecycle.loop import Host, Signals, carry
@@ -71,10 +78,14 @@ def _read_request(host: Host, signals: Signals) -> Request | None:
             host.request = parse_request(text)
             return host.request
         if host.gone:
-            raise ProtocolViolation("The input ended before a request.", advice="Send the request as one JSON line.")
+            raise ProtocolViolation(
+                "The input ended before a request.", advice="Send the request as one JSON line."
+            )
 
 
-def _session(request: Request, host: Host, signals: Signals, backend: Backend, place: Place, store: Store) -> int:
+def _session(
+    request: Request, host: Host, signals: Signals, backend: Backend, place: Place, store: Store
+) -> int:
     job_id = request.job.id
 
     def say(message: Mapping[str, object]) -> None:
@@ -84,7 +95,9 @@ def _session(request: Request, host: Host, signals: Signals, backend: Backend, p
         lock = take(place.fd, job_id)
     except Busy as busy:
         holder = "another process" if busy.holder_pid is None else f"process {busy.holder_pid}"
-        raise JobBusy(f"The job {job_id} is in the hands of {holder}.", advice="Wait for it, or choose a new id.") from None
+        raise JobBusy(
+            f"The job {job_id} is in the hands of {holder}.", advice="Wait for it, or choose a new id."
+        ) from None
     except Unwritable as error:
         raise ReceiptUnwritable(str(error), advice="Free space there, or give another DIR.") from None
     with lock:

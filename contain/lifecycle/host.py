@@ -45,7 +45,7 @@ class HostAdapter:
 
     def bind(self, receipt: Receipt) -> Generator[float | None, Event, Event | None]:
         """Waits for the host's word on ``receipt``, for ever: a host that dies is an EOF. None means go."""
-        assert receipt.proof is not None  # noqa: S101 - only a proven containment can be bound
+        assert receipt.proof is not None  # only a proven containment can be bound
         while True:
             event = yield None
             if isinstance(event, Go):

@@ -48,7 +48,9 @@ DRAIN_S = 5.0
 class Life:
     """The state of one job on its way. ``run`` is the way; the rest are its steps, in order."""
 
-    def __init__(self, request: Request, containment: Containment, store: Store, adapter: BudgetAdapter, say: Say) -> None:
+    def __init__(
+        self, request: Request, containment: Containment, store: Store, adapter: BudgetAdapter, say: Say
+    ) -> None:
         """``say`` takes replies without their id. The job's lock is held by the caller, from before to after."""
         self._job = request.job
         self._spelled_id = request.spelled_id
@@ -112,7 +114,7 @@ class Life:
         )
 
     def _start(self) -> None:
-        """``running`` is durable before the gate opens, so that no command ever ran that its receipt does not tell of."""
+        """``running`` is durable before the gate opens, so no command ever ran untold."""
         self._receipt = self._store.running(self._receipt).replace(ran=True)
         if not self._containment.open_gate():
             self._receipt = self._receipt.replace(ran=False)
@@ -196,7 +198,9 @@ class Life:
         self._last_signal = self._last_signal or "TERM"
         self._containment.cancel(abort.grace_ms)
         kill_at_s = time.monotonic() + abort.grace_ms / 1000 + MARGIN_S
-        self._kill_at_s = kill_at_s if self._kill_at_s is None or self._abort is abort else min(self._kill_at_s, kill_at_s)
+        self._kill_at_s = (
+            kill_at_s if self._kill_at_s is None or self._abort is abort else min(self._kill_at_s, kill_at_s)
+        )
 
     def _stop_now(self, by: str) -> None:
         """SIGKILL through the pidfd. ``by`` names a cause of our own where there is none yet."""
@@ -254,7 +258,9 @@ class Life:
         """The last word. The outcome that was said before, if any, is the outcome."""
         outcome = self._receipt.outcome or self._outcome()
         # What it took to end the tree may have grown since ``exited`` was said; how the command ended may not.
-        outcome = outcome.replace(last_signal=self._last_signal if outcome.last_signal or self._leftovers else None)
+        outcome = outcome.replace(
+            last_signal=self._last_signal if outcome.last_signal or self._leftovers else None
+        )
         receipt = self._receipt.replace(
             outcome=outcome, usage=self._usage, leftovers=self._leftovers, ended_at=time.time()
         )
@@ -278,7 +284,9 @@ class Life:
             advice="Remove what is named as in the way; then contain inspect releases it, or --finish ends it.",
             blockers=self._containment.members(),
         )
-        self.error = self.error or ContainmentHeld(held.reason, advice=held.advice, state="The receipt is held.")
+        self.error = self.error or ContainmentHeld(
+            held.reason, advice=held.advice, state="The receipt is held."
+        )
         return receipt.replace(state=HELD, empty=False, held=held)
 
     def _not_on_disk(self, receipt: Receipt) -> Receipt:

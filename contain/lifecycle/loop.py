@@ -35,7 +35,9 @@ class Signals:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        self.fd, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.fd, self._write = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._write, False)
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in ENDING_SIGNALS:
             # nohup: a caller that ignores HUP wants the job to outlive its terminal.
@@ -83,7 +85,9 @@ class Host:
         self.gone = not data
         self._lines += self._reader.feed(data)
         if self.gone and self._reader.unfinished:
-            raise ProtocolViolation("The input ended inside a line.", advice="End every message with a line feed.")
+            raise ProtocolViolation(
+                "The input ended inside a line.", advice="End every message with a line feed."
+            )
         return self._lines.pop(0) if self._lines else None
 
     def pending(self) -> bool:
@@ -92,7 +96,7 @@ class Host:
 
     def events(self, *, readable: bool) -> list[Event]:
         """What the host said. Never blocks when ``readable`` is true only after a poll said so."""
-        assert self.request is not None  # noqa: S101 - set before the loop starts
+        assert self.request is not None  # set before the loop starts
         found, self._lost = self._lost, []
         if readable and not self.gone:
             try:
@@ -110,7 +114,8 @@ class Host:
 
     def say(self, message: Mapping[str, object], spelled_id: str | None) -> None:
         """One reply; ``event`` and ``id`` come first. A host that reads no more is an EOF, and nothing is raised."""
-        data = memoryview(line({"event": message["event"], "id": spelled_id, **message, **({"id": spelled_id})}))
+        head = {"event": message["event"], "id": spelled_id}
+        data = memoryview(line(head | {key: value for key, value in message.items() if key not in head}))
         poll = select.poll()
         poll.register(self._output, select.POLLOUT)
         deadline_s = time.monotonic() + WRITE_S
@@ -126,7 +131,9 @@ class Host:
             self._lost.append(self._end("reader-gone"))
 
 
-def carry(life: Generator[float | None, Event, None], host: Host, signals: Signals, containment: Containment) -> None:
+def carry(
+    life: Generator[float | None, Event, None], host: Host, signals: Signals, containment: Containment
+) -> None:
     """Runs a life to its end. Everything that happens reaches it in the order in which the descriptors are polled."""
     try:
         wait_until_s = next(life)

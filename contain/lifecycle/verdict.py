@@ -26,11 +26,15 @@ def outcome(
 ) -> Outcome:
     """The outcome of a job. A wait status that was seen is always in it, whatever the cause is called."""
     if broke is not None:
-        return Outcome(cause="setup-failed", step=broke.step, errno=broke.errno, detail=os.strerror(broke.errno))
+        return Outcome(
+            cause="setup-failed", step=broke.step, errno=broke.errno, detail=os.strerror(broke.errno)
+        )
     if ended is None:
         return _without_status(abort, containment, drained=drained)
     if ended.exec_errno is not None:
-        return Outcome(cause="exec-failed", errno=ended.exec_errno, step="exec", detail=os.strerror(ended.exec_errno))
+        return Outcome(
+            cause="exec-failed", errno=ended.exec_errno, step="exec", detail=os.strerror(ended.exec_errno)
+        )
     found = _from_status(ended.status)
     if abort is not None:
         return found.replace(cause=abort.cause, by=abort.by)
@@ -61,6 +65,10 @@ def _kernel_killed(found: Outcome, limits: Limits, containment: Containment) -> 
     if found.signal == signal.SIGXFSZ and limits.file_bytes is not None:
         return found.replace(cause="limit", detail="fileBytes")
     # A shell whose child was killed passes it on as 137: the memory was the job's all the same.
-    if (found.signal == signal.SIGKILL or found.code == SHELL_KILLED) and (kills := containment.memory_kills()) > 0:
-        return found.replace(cause="out-of-memory", detail=f"the kernel killed {kills} for memory in this cgroup")
+    if (found.signal == signal.SIGKILL or found.code == SHELL_KILLED) and (
+        kills := containment.memory_kills()
+    ) > 0:
+        return found.replace(
+            cause="out-of-memory", detail=f"the kernel killed {kills} for memory in this cgroup"
+        )
     return found

@@ -6,7 +6,6 @@ import fcntl
 import os
 import resource
 import signal
-import sys
 
 from contain.backend import Observation
 from contain.errors import ImpossibleRequest, SetupFailed, TierTooWeak
@@ -15,8 +14,6 @@ from contain.linux import birth, census, channel, host, native
 from contain.linux.containment import NamespaceContainment
 from contain.linux.keeper import Denied, Keeper
 from receipts import fields
-
-assert sys.platform == "linux"  # noqa: S101 - lets mypy skip this file for darwin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +68,7 @@ class LinuxBackend:
         if job.require_tier is not None and TIERS.index(job.require_tier) > TIERS.index("namespace"):
             raise TierTooWeak(f"There is no tier {job.require_tier} here.", advice="Ask for namespace.")
         self.start()
-        assert self._keeper is not None  # noqa: S101 - for mypy
+        assert self._keeper is not None  # for mypy
         limits = _resource_limits(job.limits)
         block = _command_block(job, limits)
         opened: list[int] = []
@@ -164,14 +161,19 @@ def _resource_limits(limits: Limits) -> Mapping[int, tuple[int, int]]:
                 advice="Ask for less, or raise the hard limit where contain is started.",
             )
         # CPU time: the soft limit sends SIGXCPU, which names the cause; the hard one a second later kills.
-        found[RESOURCES[name]] = (asked, min(asked + 1, UNLIMITED) if name == "cpu_s" and asked != hard else asked)
+        found[RESOURCES[name]] = (
+            asked,
+            min(asked + 1, UNLIMITED) if name == "cpu_s" and asked != hard else asked,
+        )
     return found
 
 
 def _command_block(job: Job, limits: Mapping[int, tuple[int, int]]) -> bytes:
     """The command as the kernel will get it. Raises ImpossibleRequest when execve(2) could only say E2BIG."""
     environment = dict(os.environ) if job.env is None else job.env
-    variables = [check_bytes(f"{name}={text}", "A variable of the environment") for name, text in environment.items()]
+    variables = [
+        check_bytes(f"{name}={text}", "A variable of the environment") for name, text in environment.items()
+    ]
     args = [check_bytes(text, "An argument") for text in (job.command, *job.args)]
     total_bytes = sum(len(text) + 9 for text in args + variables)  # its NUL, and its pointer
     stack_bytes = limits.get(resource.RLIMIT_STACK, resource.getrlimit(resource.RLIMIT_STACK))[0]
@@ -215,5 +217,6 @@ def _directory(job: Job) -> int:
         return os.open(job.cwd or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise ImpossibleRequest(
-            f"The working directory cannot be opened ({error.strerror}).", advice="Give a cwd that exists and can be entered."
+            f"The working directory cannot be opened ({error.strerror}).",
+            advice="Give a cwd that exists and can be entered.",
         ) from None

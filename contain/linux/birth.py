@@ -54,6 +54,11 @@ def _fdinfo(pidfd: int) -> tuple[int, list[int]]:
     return pid, chain
 
 
+def _leads_a_namespace(chain: list[int]) -> bool:
+    """NSpid, outermost first: a process of an inner namespace, and PID 1 there."""
+    return len(chain) > 1 and chain[-1] == 1
+
+
 def _start_ticks(proc_pid: int) -> int:
     """Field 22 of proc_pid_stat(5); the name in field 2 may hold spaces and parentheses."""
     with open(f"/proc/{proc_pid}/stat", "rb") as source:
@@ -81,7 +86,7 @@ def take(pid: int, pidfd: int, proc: str) -> NamespaceInit:
         boot = boot_id()
     except OSError as error:
         raise _unproven(f"/proc did not show it ({error.strerror})") from None
-    if len(chain) < 2 or chain[-1] != 1 or namespace == observer:
+    if not _leads_a_namespace(chain) or namespace == observer:
         raise _unproven(f"it is not PID 1 of a namespace of its own (NSpid {chain})")
     if ended(pidfd):
         raise _unproven("it ended while it was being looked at")  # and what was read may be another's
@@ -101,7 +106,11 @@ def take(pid: int, pidfd: int, proc: str) -> NamespaceInit:
 
 
 def _unproven(why: str) -> SetupFailed:
-    return SetupFailed(f"The init could not be proven: {why}.", step="ready", advice="Ask again; contain doctor may say more.")
+    return SetupFailed(
+        f"The init could not be proven: {why}.",
+        step="ready",
+        advice="Ask again; contain doctor may say more.",
+    )
 
 
 class Found:
@@ -187,6 +196,6 @@ def _compare(proof: NamespaceInit, pidfd: int) -> tuple[str, str]:
         ticks = _start_ticks(proc_pid)
     except FileNotFoundError:
         return UNKNOWN, "/proc hides the process that has its number"
-    if ticks != proof.start_ticks or not chain or chain[-1] != 1 or len(chain) < 2:
+    if ticks != proof.start_ticks or not _leads_a_namespace(chain):
         return GONE, "its number belongs to another process now (start time)"
     return LIVE, "start time and NSpid"

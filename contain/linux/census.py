@@ -82,7 +82,13 @@ def _descendants(everyone: Mapping[int, _Process], root: int) -> Iterator[int]:
         todo += children.get(pid, [])
 
 
-def _why(process: _Process, everyone: Mapping[int, _Process], inside: set[int], wchan: str | None, freezer: str | None) -> str:
+def _why(
+    process: _Process,
+    everyone: Mapping[int, _Process],
+    inside: set[int],
+    wchan: str | None,
+    freezer: str | None,
+) -> str:
     if process.tracer is not None and process.tracer not in inside:
         tracer = everyone.get(process.tracer)
         return f"traced from outside by pid {process.tracer} ({tracer.name if tracer else 'unseen'})"
@@ -90,7 +96,8 @@ def _why(process: _Process, everyone: Mapping[int, _Process], inside: set[int], 
         return f"frozen by {freezer}"
     if process.state in ENDED_STATES and process.parent not in inside:
         parent = everyone.get(process.parent)
-        return f"ended, but its parent outside, pid {process.parent} ({parent.name if parent else 'unseen'}), has not reaped it"
+        name = parent.name if parent else "unseen"
+        return f"ended, but its parent outside, pid {process.parent} ({name}), has not reaped it"
     if process.state == "D":
         return f"in an uninterruptible wait ({wchan or 'unseen'}): a disk or a network file system does not answer"
     if process.state in ("T", "t"):

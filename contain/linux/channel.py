@@ -6,10 +6,19 @@ From ``_socket``, the C class below ``socket``: the enums and selectors of ``soc
 from __future__ import annotations
 
 import os
-from _socket import AF_UNIX, CMSG_LEN, MSG_CMSG_CLOEXEC, SCM_RIGHTS, SO_PASSCRED, SOCK_SEQPACKET, SOL_SOCKET
-from _socket import socket as Channel  # noqa: N812 - a class
-from _socket import socketpair
+from _socket import (
+    AF_UNIX,
+    CMSG_LEN,
+    MSG_CMSG_CLOEXEC,
+    SCM_RIGHTS,
+    SO_PASSCRED,
+    SOCK_SEQPACKET,
+    SOL_SOCKET,
+    socket,
+    socketpair,
+)
 
+Channel = socket
 FD_BYTES = 4
 
 

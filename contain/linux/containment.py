@@ -50,16 +50,18 @@ class NamespaceContainment:
             self.close()
             raise
 
-    def _take_proof(self, pid: int) -> Any:  # noqa: ANN401 - NamespaceInit, see the property of the protocol
+    def _take_proof(self, pid: int) -> Any:
         """Waits for READY, looks from outside, and only then tells the init to hide: an undumpable one shows less."""
         ready = self._await(native.READY, "ready")
         if ready.pid != 1:
-            raise SetupFailed(f"The init sees itself as pid {ready.pid}.", step="ready", advice="Report this: it is a bug.")
+            raise SetupFailed(
+                f"The init sees itself as pid {ready.pid}.", step="ready", advice="Report this: it is a bug."
+            )
         proof = birth.take(pid, self._pidfd, "fresh" if ready.proc_fresh else "host")
         self._send(native.arm_order())
         return proof
 
-    def _await(self, kind: int, step: str) -> Any:  # noqa: ANN401 - a C struct
+    def _await(self, kind: int, step: str) -> Any:
         deadline_s = time.monotonic() + INIT_S
         while time.monotonic() < deadline_s:
             message = self._receive(deadline_s)
@@ -76,9 +78,11 @@ class NamespaceContainment:
                     advice="Nothing was started; the step and the reason say what this machine refuses.",
                 )
         why = "ended" if birth.ended(self._pidfd) else f"said nothing for {INIT_S:g} s"
-        raise SetupFailed(f"The init {why} before it was set up.", step=step, advice="Ask again with a new contain run.")
+        raise SetupFailed(
+            f"The init {why} before it was set up.", step=step, advice="Ask again with a new contain run."
+        )
 
-    def _receive(self, deadline_s: float) -> Any:  # noqa: ANN401 - a C struct, or None for EOF and for the deadline
+    def _receive(self, deadline_s: float) -> Any:  # a C struct, or None for EOF and for the deadline
         poll = select.poll()
         poll.register(self._control.fileno(), select.POLLIN)
         if not poll.poll(max(0.0, deadline_s - time.monotonic()) * 1000):
@@ -96,7 +100,7 @@ class NamespaceContainment:
             pass  # the init is gone: its pidfd says so, to whoever waits for it
 
     @staticmethod
-    def _event(message: Any) -> Event | None:  # noqa: ANN401 - a C struct
+    def _event(message: Any) -> Event | None:
         usage = Usage(
             user_us=message.user_us,
             system_us=message.system_us,

@@ -30,7 +30,11 @@ def refuse_wsl(proc: str = "/proc") -> None:
     """
     text = _read(f"{proc}/sys/kernel/osrelease") or os.uname().release
     version = _read(f"{proc}/version")
-    interop = [name for name in ("WSLInterop", "WSLInterop-late") if os.path.exists(f"{proc}/sys/fs/binfmt_misc/{name}")]
+    interop = [
+        name
+        for name in ("WSLInterop", "WSLInterop-late")
+        if os.path.exists(f"{proc}/sys/fs/binfmt_misc/{name}")
+    ]
     if "microsoft" in (text + version).lower() or interop or os.path.isdir("/run/WSL"):
         raise WslRefused(
             f"This is WSL (kernel {text}): a Windows program started from here is in no Linux containment.",
@@ -50,7 +54,7 @@ def _seccomp() -> bool:
 
 
 def _in_chroot() -> bool:
-    """A root that is no mount point: create_user_ns (kernel/user_namespace.c) refuses a process whose root was changed."""
+    """A root that is no mount point: create_user_ns (kernel/user_namespace.c) refuses a changed root."""
     mounts = _read("/proc/self/mountinfo").splitlines()
     return bool(mounts) and not any(line.split()[4] == "/" for line in mounts)
 
@@ -88,7 +92,11 @@ def _which_rule(number: int) -> tuple[str, str, str]:
             "Raise user.max_user_namespaces and user.max_pid_namespaces (sysctl).",
         )
     if number in (errno.EAGAIN, errno.ENOMEM):
-        return "limit", "no more processes or memory", "Raise ulimit -u or the pids limit of this cgroup, or free memory."
+        return (
+            "limit",
+            "no more processes or memory",
+            "Raise ulimit -u or the pids limit of this cgroup, or free memory.",
+        )
     if _read("/proc/sys/kernel/unprivileged_userns_clone") == "0":
         return (
             "sysctl",
@@ -108,7 +116,19 @@ def _which_rule(number: int) -> tuple[str, str, str]:
             "Start the container with --cap-add SYS_ADMIN, or with --security-opt seccomp=unconfined.",
         )
     if _in_chroot():
-        return "chroot", "user namespaces are refused in a chroot", "Enter the tree by pivot_root, or run contain as root."
+        return (
+            "chroot",
+            "user namespaces are refused in a chroot",
+            "Enter the tree by pivot_root, or run contain as root.",
+        )
     if os.geteuid() == 0 and not _has_capability(CAP_SYS_ADMIN):
-        return "capability", "this root has no CAP_SYS_ADMIN", "Give it CAP_SYS_ADMIN, or allow user namespaces."
-    return "unknown", "the kernel does not say by which rule", "Try as root; see docs/SAFETY.md for what the launch needs."
+        return (
+            "capability",
+            "this root has no CAP_SYS_ADMIN",
+            "Give it CAP_SYS_ADMIN, or allow user namespaces.",
+        )
+    return (
+        "unknown",
+        "the kernel does not say by which rule",
+        "Try as root; see docs/SAFETY.md for what the launch needs.",
+    )

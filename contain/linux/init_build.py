@@ -33,7 +33,9 @@ FREESTANDING = (
 HOSTED = ("-g", "-O1", "-DHOSTED")
 
 
-def compile_program(output: str, *, cc: str = "cc", hosted: bool = False, extra: tuple[str, ...] = ()) -> None:
+def compile_program(
+    output: str, *, cc: str = "cc", hosted: bool = False, extra: tuple[str, ...] = ()
+) -> None:
     """Compiles contain-init to the file ``output`` (mode 0755).
 
     ``cc`` is a compiler for x86-64 or aarch64 Linux; ``hosted`` links libc, for sanitizers (shipped programs never

@@ -31,7 +31,7 @@ class Launched:
         self.pidfd = pidfd
 
 
-class Denied(Exception):  # noqa: N818 - not ours to show: linux.host turns it into a sentence
+class Denied(Exception):
     """The keeper could not launch: ``step`` and ``errno``."""
 
     def __init__(self, step: str, errno: int) -> None:
@@ -50,7 +50,8 @@ def _program() -> str:
             data = source.read()
     except OSError as error:
         raise UnsupportedPlatform(
-            f"contain-init cannot be read ({error.strerror}).", advice="Install the package again, from a wheel or with gcc."
+            f"contain-init cannot be read ({error.strerror}).",
+            advice="Install the package again, from a wheel or with gcc.",
         ) from None
     copy = os.memfd_create("contain-init")  # closed with this process: the keeper is started once
     os.write(copy, data)
@@ -86,7 +87,7 @@ class Keeper:
         self.pidfd = os.pidfd_open(self.pid)
 
     def _spawn(self, given: tuple[int, int, int]) -> int:
-        actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+        actions: list[tuple[int, int] | tuple[int, int, int] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
             (os.POSIX_SPAWN_DUP2, 0, 1),
             (os.POSIX_SPAWN_DUP2, 0, 2),
@@ -97,7 +98,7 @@ class Keeper:
                 _program(),
                 ["contain-init", "keeper"],
                 {},  # the job's environment travels in a memfd; ours stays out of /proc/KEEPER/environ
-                file_actions=actions,  # type: ignore[arg-type]  # typeshed wants one tuple shape
+                file_actions=actions,
                 setsid=True,
                 setsigmask=(),
                 setsigdef=RESETTABLE,
@@ -121,13 +122,15 @@ class Keeper:
                 )
             data, pidfd = channel.receive_fd(self._requests, native.REPLY_BYTES)
         except OSError as error:
-            why = error.strerror
+            why = str(error.strerror)
         errno, step, pid = native.launch_reply(data) if len(data) == native.REPLY_BYTES else (0, "clone", 0)
         if errno:
             raise Denied(step, errno)
         if pidfd < 0:
             raise SetupFailed(
-                f"The keeper (pid {self.pid}) is gone ({why}).", step="clone", advice="Ask again with a new contain run."
+                f"The keeper (pid {self.pid}) is gone ({why}).",
+                step="clone",
+                advice="Ask again with a new contain run.",
             )
         return Launched(pid, pidfd)
 

@@ -19,7 +19,7 @@ try:
 except ImportError as error:
     raise UnsupportedPlatform(
         f"The native part of contain is missing ({error}).",
-        advice="Install it with a compiler and Python's headers at hand: apt install gcc python3-dev, pip install again.",
+        advice="Install it with a compiler and Python's headers: apt install gcc python3-dev, then pip install.",
     ) from None
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "contain-init")
@@ -74,7 +74,7 @@ def launch_reply(data: bytes) -> tuple[int, str, int]:
     return int(reply.error), STEPS.get(reply.step, "unknown"), int(reply.pid)
 
 
-def report(data: bytes) -> Any:  # noqa: ANN401 - a cffi struct; linux.containment turns it into events at once
+def report(data: bytes) -> Any:
     """A report of the init, as a C struct."""
     return ffi.from_buffer("struct report *", data)
 
