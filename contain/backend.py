@@ -107,6 +107,10 @@ class Backend(Protocol):
     def check_host(self) -> None:
         """Raises WslRefused or UnsupportedPlatform where nothing can be promised."""
 
+    def name_process(self, name: str) -> None:
+        """What ps and top call this process."""
+        ...
+
     def start(self) -> None:
         """Starts what launches need, so that it is ready when the first request has been read."""
 

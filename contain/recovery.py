@@ -154,7 +154,7 @@ def _settle(store: Store, backend: Backend, receipt: Receipt, *, finish: bool) -
         held = Held(
             reason="The receipt has no proof.",
             owner="the operator",
-            advice="contain inspect ID --forget --reason TEXT.",
+            advice="contain inspect ID --forget --reason WHY.",
             blockers=(),
         )
         return Finding(id=receipt.id, state=HELD, receipt=receipt, held=held)
@@ -207,7 +207,7 @@ def _keep(backend: Backend, receipt: Receipt, observation: Observation) -> Findi
         held = Held(
             reason=f"It cannot be told whether the tree is gone: {observation.why}.",
             owner="contain inspect",
-            advice="Look from where it was started. If nothing can ever tell: contain inspect ID --forget --reason TEXT.",
+            advice="Look from where it was started. If nothing can ever tell: contain inspect ID --forget --reason WHY.",
             blockers=(),
         )
     state = HELD if receipt.state in (HELD, EXITED) or observation.state != "live" else receipt.state

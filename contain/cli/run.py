@@ -47,6 +47,7 @@ def main(args: list[str]) -> int:
         try:
             backend.check_host()
             backend.start()  # while the host still writes its request
+            backend.name_process("contain")
             place, store = open_receipts(args[0] if args else None, backend, create=True)
             request = _read_request(host, signals)
             if request is None:

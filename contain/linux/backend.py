@@ -10,7 +10,7 @@ import signal
 from contain.backend import Observation
 from contain.errors import ImpossibleRequest, SetupFailed, TierTooWeak
 from contain.job import TIERS, Limits, check_bytes
-from contain.linux import birth, census, channel, host, native
+from contain.linux import birth, census, channel, host, native, process
 from contain.linux.containment import NamespaceContainment
 from contain.linux.keeper import Denied, Keeper
 from receipts import fields
@@ -51,6 +51,10 @@ class LinuxBackend:
     def check_host(self) -> None:
         """Raises WslRefused."""
         host.refuse_wsl()
+
+    def name_process(self, name: str) -> None:
+        """See contain.backend.Backend."""
+        process.name_process(name)
 
     def start(self) -> None:
         """Starts the keeper."""
