@@ -109,7 +109,6 @@ class Backend(Protocol):
 
     def name_process(self, name: str) -> None:
         """What ps and top call this process."""
-        ...
 
     def start(self) -> None:
         """Starts what launches need, so that it is ready when the first request has been read."""

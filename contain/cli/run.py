@@ -102,18 +102,17 @@ def _session(
     except Unwritable as error:
         raise ReceiptUnwritable(str(error), advice="Free space there, or give another DIR.") from None
     with lock:
-        if store.exists(job_id):
-            raise DuplicateJob(
-                f"The id {job_id} has a receipt already.",
-                advice="Choose a new id for every job; contain inspect shows the old one.",
-                state="Nothing of the new job ran.",
-            )
         containment = backend.prepare(request.job)
         try:
             life = Life(request, containment, store, HostAdapter(), say)
             carry(life.run(), host, signals, containment)
-        except Duplicate as error:
-            raise DuplicateJob(str(error), advice="Choose a new id for every job.") from None
+        except Duplicate:
+            # Found when the first receipt was to be written: the containment, whose gate never opened, goes again.
+            raise DuplicateJob(
+                f"The id {job_id} has a receipt already.",
+                advice="Choose a new id for every job; contain inspect shows the old one.",
+                state="Nothing of the new job ran.",
+            ) from None
         finally:
             containment.close()
     if hash(job_id) % PRUNE_ONE_IN == 0:

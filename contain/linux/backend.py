@@ -10,7 +10,7 @@ import signal
 from contain.backend import Observation
 from contain.errors import ImpossibleRequest, SetupFailed, TierTooWeak
 from contain.job import TIERS, Limits, check_bytes
-from contain.linux import birth, census, channel, host, native, process
+from contain.linux import birth, census, cgroup, channel, host, native, process, procfs
 from contain.linux.containment import NamespaceContainment
 from contain.linux.keeper import Denied, Keeper
 from receipts import fields
@@ -46,6 +46,9 @@ class LinuxBackend:
     def __init__(self, output: int = 2) -> None:
         """Nothing is started yet."""
         self._keeper: Keeper | None = None
+        self._memory: cgroup.MemoryKills
+        self._umask: int
+        self._null: int
         self._output = output
 
     def check_host(self) -> None:
@@ -57,15 +60,20 @@ class LinuxBackend:
         process.name_process(name)
 
     def start(self) -> None:
-        """Starts the keeper."""
+        """Starts the keeper, and looks up what will not change: the less a launch has to read."""
         if self._keeper is None:
             self._keeper = Keeper()
+            self._memory = cgroup.MemoryKills()
+            self._umask = _umask()
+            self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            birth.here()
 
     def stop(self) -> None:
         """Ends the keeper, and with it every job of this process."""
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = None
+            os.close(self._null)
 
     def prepare(self, job: Job) -> Containment:
         """See contain.backend.Backend."""
@@ -84,12 +92,11 @@ class LinuxBackend:
             opened.append(gate_read)
             ours.append(gate_write)
             opened += [_sealed(block), _directory(job)]
-            opened.append(os.open(os.devnull, os.O_RDONLY))
             launched = self._keeper.launch(
-                native.launch_request(job.grace_ms, job.kill_ms, _umask(), job.limits.nice, limits),
-                [*opened, self._output, self._output],
+                native.launch_request(job.grace_ms, job.kill_ms, self._umask, job.limits.nice, limits),
+                [*opened, self._null, self._output, self._output],
             )
-            return NamespaceContainment(self._keeper, launched, control, ours.pop())
+            return NamespaceContainment(self._keeper, launched, control, ours.pop(), self._memory)
         except Denied as denied:
             control.close()
             raise host.explain(denied) from None
@@ -144,11 +151,7 @@ class LinuxBackend:
 
 def _umask() -> int:
     """This process's umask. Asking by umask(2) would change it for a moment, for every thread."""
-    with open("/proc/self/status", encoding="utf-8", errors="replace") as source:
-        for line in source:
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    return 0o022
+    return int(procfs.read("/proc/self/status").partition("Umask:")[2].split(None, 1)[0], 8)
 
 
 def _resource_limits(limits: Limits) -> Mapping[int, tuple[int, int]]:
@@ -174,10 +177,12 @@ def _resource_limits(limits: Limits) -> Mapping[int, tuple[int, int]]:
 
 def _command_block(job: Job, limits: Mapping[int, tuple[int, int]]) -> bytes:
     """The command as the kernel will get it. Raises ImpossibleRequest when execve(2) could only say E2BIG."""
-    environment = dict(os.environ) if job.env is None else job.env
-    variables = [
-        check_bytes(f"{name}={text}", "A variable of the environment") for name, text in environment.items()
-    ]
+    if job.env is None:
+        variables = [name + b"=" + text for name, text in os.environb.items()]
+        path = os.environ.get("PATH")
+    else:
+        variables = [check_bytes(f"{name}={text}", "A variable of env") for name, text in job.env.items()]
+        path = job.env.get("PATH")
     args = [check_bytes(text, "An argument") for text in (job.command, *job.args)]
     total_bytes = sum(len(text) + 9 for text in args + variables)  # its NUL, and its pointer
     stack_bytes = limits.get(resource.RLIMIT_STACK, resource.getrlimit(resource.RLIMIT_STACK))[0]
@@ -190,14 +195,13 @@ def _command_block(job: Job, limits: Mapping[int, tuple[int, int]]) -> bytes:
             f"Arguments and environment take {total_bytes} bytes; with this stack limit the kernel takes {room_bytes}.",
             advice="Pass them through files, or raise limits.stackBytes.",
         )
-    return native.command_block(_paths(job.command, environment), args, variables)
+    return native.command_block(_paths(job.command, path or DEFAULT_PATH), args, variables)
 
 
-def _paths(command: str, environment: Mapping[str, str]) -> list[bytes]:
+def _paths(command: str, path: str) -> list[bytes]:
     """Where to look for the command, in turn: along the PATH that the job will have, as execvp(3) does."""
     if "/" in command:
         return [os.fsencode(command)]
-    path = environment.get("PATH") or DEFAULT_PATH
     return [os.fsencode(os.path.join(folder or ".", command)) for folder in path.split(":")]
 
 

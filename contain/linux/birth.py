@@ -11,7 +11,7 @@ import select
 
 from contain.backend import Observation
 from contain.errors import SetupFailed
-from contain.linux import native
+from contain.linux import native, procfs
 from receipts import NamespaceInit
 
 LIVE, GONE, UNKNOWN = "live", "gone", "unknown"
@@ -20,21 +20,34 @@ NO_SUCH_PROCESS = (errno.ESRCH, errno.ENOENT, errno.EINVAL)
 """pidfd_open(2): no such process, or (EINVAL) the number is a mere thread's now. In its own namespace: gone."""
 
 
-def boot_id() -> str:
-    """This boot's id. Raises OSError where /proc does not show it."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as source:
-        return source.read().strip()
-
-
 def _namespace(path: str) -> int:
     return os.stat(path).st_ino
 
 
-def _own_time_namespace() -> int | None:
-    try:
-        return _namespace("/proc/self/ns/time")
-    except OSError:
-        return None  # kernel without time namespaces: ticks are the same for everyone
+class Here:
+    """Where this process looks from. None of it can change while a process lives, so it is read once."""
+
+    def __init__(self) -> None:
+        """Raises OSError where /proc does not show it."""
+        self.boot_id = procfs.read("/proc/sys/kernel/random/boot_id").strip()
+        self.pid_namespace = _namespace("/proc/self/ns/pid")
+        try:
+            self.time_namespace: int | None = _namespace("/proc/self/ns/time")
+        except OSError:
+            self.time_namespace = None  # a kernel without time namespaces: ticks are the same for everyone
+        mine = os.pidfd_open(os.getpid())
+        self.pidfs = native.is_pidfs(mine)
+        os.close(mine)
+
+
+_here: list[Here] = []
+
+
+def here() -> Here:
+    """The one Here of this process. Raises OSError."""
+    if not _here:
+        _here.append(Here())
+    return _here[0]
 
 
 def _fdinfo(pidfd: int) -> tuple[int, list[int]]:
@@ -44,13 +57,12 @@ def _fdinfo(pidfd: int) -> tuple[int, list[int]]:
     under which this very /proc knows the process, even where /proc belongs to an outer namespace.
     """
     pid, chain = -1, []
-    with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as source:
-        for line in source:
-            name, _, rest = line.partition(":")
-            if name == "Pid":
-                pid = int(rest)
-            elif name == "NSpid":
-                chain = [int(number) for number in rest.split()]
+    for line in procfs.read(f"/proc/self/fdinfo/{pidfd}").splitlines():
+        name, _, rest = line.partition(":")
+        if name == "Pid":
+            pid = int(rest)
+        elif name == "NSpid":
+            chain = [int(number) for number in rest.split()]
     return pid, chain
 
 
@@ -61,8 +73,7 @@ def _leads_a_namespace(chain: list[int]) -> bool:
 
 def _start_ticks(proc_pid: int) -> int:
     """Field 22 of proc_pid_stat(5); the name in field 2 may hold spaces and parentheses."""
-    with open(f"/proc/{proc_pid}/stat", "rb") as source:
-        return int(source.read().rpartition(b")")[2].split()[19])
+    return int(procfs.read(f"/proc/{proc_pid}/stat").rpartition(")")[2].split()[19])
 
 
 def ended(pidfd: int, wait_s: float = 0.0) -> bool:
@@ -72,36 +83,35 @@ def ended(pidfd: int, wait_s: float = 0.0) -> bool:
     return bool(poll.poll(wait_s * 1000))
 
 
-def take(pid: int, pidfd: int, proc: str) -> NamespaceInit:
-    """The proof of a fresh init, seen from outside. It must still be dumpable.
+def take(pid: int, pidfd: int) -> NamespaceInit:
+    """The proof of a fresh init, seen from outside while it is still dumpable; ``proc`` is yet to be said by the init.
 
     Raises SetupFailed when it is not PID 1 of a namespace of its own, or is gone already.
     """
     try:
+        observer = here()
         proc_pid, chain = _fdinfo(pidfd)
         ticks = _start_ticks(proc_pid)
-        info = os.stat(f"/proc/{proc_pid}")
+        uid = os.stat(f"/proc/{proc_pid}").st_uid
         namespace = _namespace(f"/proc/{proc_pid}/ns/pid")
-        observer = _namespace("/proc/self/ns/pid")
-        boot = boot_id()
     except OSError as error:
         raise _unproven(f"/proc did not show it ({error.strerror})") from None
-    if not _leads_a_namespace(chain) or namespace == observer:
+    if not _leads_a_namespace(chain) or namespace == observer.pid_namespace:
         raise _unproven(f"it is not PID 1 of a namespace of its own (NSpid {chain})")
     if ended(pidfd):
         raise _unproven("it ended while it was being looked at")  # and what was read may be another's
     return NamespaceInit(
         pid=pid,
-        uid=info.st_uid,
-        boot_id=boot,
+        uid=uid,
+        boot_id=observer.boot_id,
         start_ticks=ticks,
         namespace=namespace,
-        observer_namespace=observer,
-        time_namespace=_own_time_namespace(),
-        pidfs_id=os.fstat(pidfd).st_ino if native.is_pidfs(pidfd) else None,
+        observer_namespace=observer.pid_namespace,
+        time_namespace=observer.time_namespace,
+        pidfs_id=os.fstat(pidfd).st_ino if observer.pidfs else None,
         pidfs_handle=native.pidfs_handle(pidfd),
         witness="NSpid of /proc/self/fdinfo/PIDFD",
-        proc=proc,
+        proc="unknown",
     )
 
 
@@ -131,9 +141,9 @@ class Found:
 def look(proof: NamespaceInit) -> Found:
     """A fresh look at a recorded birth."""
     try:
-        if boot_id() != proof.boot_id:
+        if here().boot_id != proof.boot_id:
             return Found(GONE, "recorded in another boot")
-        if _namespace("/proc/self/ns/pid") != proof.observer_namespace:
+        if here().pid_namespace != proof.observer_namespace:
             return Found(UNKNOWN, "recorded in another PID namespace, where its number means something else")
         return _by_handle(proof) or _by_number(proof)
     except OSError as error:
@@ -186,11 +196,11 @@ def _by_number(proof: NamespaceInit) -> Found:
 
 def _compare(proof: NamespaceInit, pidfd: int) -> tuple[str, str]:
     """Is the process of ``pidfd`` the recorded one? LIVE: yes; GONE: no, the number was used again."""
-    if proof.pidfs_id is not None and native.is_pidfs(pidfd):
+    if proof.pidfs_id is not None and here().pidfs:
         same = os.fstat(pidfd).st_ino == proof.pidfs_id
         return (LIVE, "pidfs id") if same else (GONE, "its number belongs to another process now (pidfs id)")
     proc_pid, chain = _fdinfo(pidfd)
-    if proof.time_namespace is not None and _own_time_namespace() != proof.time_namespace:
+    if proof.time_namespace is not None and here().time_namespace != proof.time_namespace:
         return UNKNOWN, "recorded in another time namespace, where start times differ"
     try:
         ticks = _start_ticks(proc_pid)

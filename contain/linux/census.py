@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from contain.linux import procfs
 from receipts import Blocker
 
 TYPE_CHECKING = False
@@ -22,8 +23,8 @@ class _Process:
     def __init__(self, pid: int) -> None:
         """Reads /proc/PID/status."""
         self.pid = pid
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as source:
-            found = dict(line.rstrip("\n").split(":\t", 1) for line in source if ":\t" in line)
+        lines = procfs.read(f"/proc/{pid}/status").splitlines()
+        found = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
         self.name = found.get("Name", "?")
         self.state = found.get("State", "?")[:1]
         self.parent = int(found.get("PPid", "0"))
@@ -41,14 +42,6 @@ def _all() -> Mapping[int, _Process]:
     return found
 
 
-def _read(path: str) -> str | None:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as source:
-            return source.read().strip()
-    except OSError:
-        return None
-
-
 def _namespace(pid: int) -> int | None:
     try:
         return os.stat(f"/proc/{pid}/ns/pid").st_ino
@@ -58,15 +51,15 @@ def _namespace(pid: int) -> int | None:
 
 def _freezer(pid: int) -> str | None:
     """The cgroup that has frozen a process, v1 or v2; None when none has."""
-    for line in (_read(f"/proc/{pid}/cgroup") or "").splitlines():
+    for line in (procfs.glance(f"/proc/{pid}/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "freezer":
-            state = _read(f"/sys/fs/cgroup/freezer{path}/freezer.state")
+            state = procfs.glance(f"/sys/fs/cgroup/freezer{path}/freezer.state")
             if state is not None and state != "THAWED":
                 return f"freezer:{path}"
         elif not controllers:
             for mount in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
-                if "frozen 1" in (_read(f"{mount}{path}/cgroup.events") or ""):
+                if "frozen 1" in (procfs.glance(f"{mount}{path}/cgroup.events") or ""):
                     return f"cgroup2:{path}"
     return None
 
@@ -119,7 +112,7 @@ def members(init_pid: int, namespace: int) -> tuple[Blocker, ...]:
     found = []
     for pid in order[:MOST]:
         process = everyone[pid]
-        wchan, freezer = _read(f"/proc/{pid}/wchan"), _freezer(pid)
+        wchan, freezer = procfs.glance(f"/proc/{pid}/wchan"), _freezer(pid)
         wchan = None if wchan in (None, "0", "") else wchan
         found.append(
             Blocker(

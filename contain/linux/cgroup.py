@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
+from contain.linux import procfs
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MACHINE = "/proc/vmstat"
+"""Where no cgroup counts: the machine's count, which includes every cgroup's."""
+
 
 def _candidates() -> Iterator[str]:
-    """Files that hold an ``oom_kill`` counter for this process: v1's own group, v2's own group."""
-    with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as source:
-        for line in source:
-            _, controllers, path = line.rstrip("\n").split(":", 2)
-            if "memory" in controllers.split(","):
-                yield f"/sys/fs/cgroup/memory{path}/memory.oom_control"
-            elif not controllers:
-                yield f"/sys/fs/cgroup{path}/memory.events"
-                yield f"/sys/fs/cgroup/unified{path}/memory.events"
+    """Files with an ``oom_kill`` counter for this process: v1's own group, v2's own group, the machine."""
+    for line in (procfs.glance("/proc/self/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            yield f"/sys/fs/cgroup/memory{path}/memory.oom_control"
+        elif not controllers:
+            yield f"/sys/fs/cgroup{path}/memory.events"
+            yield f"/sys/fs/cgroup/unified{path}/memory.events"
+    yield MACHINE
 
 
-def memory_kills() -> int | None:
-    """Processes killed for memory in this process's memory cgroup so far; the whole machine's count where it has none.
-
-    None where neither can be read. The machine's count is that of /proc/vmstat, which includes every cgroup.
-    """
-    try:
-        for path in _candidates():
-            found = _counter(path)
-            if found is not None:
-                return found
-        return _counter("/proc/vmstat")
-    except OSError:
-        return None
-
-
-def _counter(path: str) -> int | None:
-    try:
-        with open(path, encoding="ascii") as source:
-            for line in source:
-                if line.startswith("oom_kill "):
-                    return int(line.split()[1])
-    except OSError:
-        pass
+def _count(path: str) -> int | None:
+    for line in (procfs.glance(path) or "").splitlines():
+        if line.startswith("oom_kill "):
+            return int(line.split()[1])
     return None
+
+
+class MemoryKills:
+    """The counter of one cgroup. It is found once, so that a launch pays for one small read."""
+
+    def __init__(self) -> None:
+        """Looks for the counter of this process's cgroup."""
+        self._path = next((path for path in _candidates() if _count(path) is not None), None)
+
+    def count(self) -> int:
+        """Processes killed for memory so far; 0 where nothing counts them, so that none is ever blamed on memory."""
+        return 0 if self._path is None else _count(self._path) or 0

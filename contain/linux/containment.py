@@ -9,7 +9,7 @@ import time
 
 from contain.backend import CommandEnded, Drained, Emptied, SetupBroke, SignalSent
 from contain.errors import SetupFailed
-from contain.linux import birth, census, cgroup, native
+from contain.linux import birth, census, native
 from receipts import Usage
 
 TYPE_CHECKING = False
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from contain.backend import Event
+    from contain.linux.cgroup import MemoryKills
     from contain.linux.channel import Channel
     from contain.linux.keeper import Keeper, Launched
-    from receipts import Blocker
+    from receipts import Blocker, NamespaceInit
 
 INIT_S = 5.0
 """The init's set-up takes a fifth of a millisecond; this bounds one that something has stopped."""
@@ -34,8 +35,10 @@ class NamespaceContainment:
 
     tier = "namespace"
 
-    def __init__(self, keeper: Keeper, launched: Launched, control: Channel, gate: int) -> None:
-        """Owns the launched pidfd, ``control`` and ``gate``; borrows the keeper. ``take_proof`` must follow."""
+    def __init__(
+        self, keeper: Keeper, launched: Launched, control: Channel, gate: int, memory: MemoryKills
+    ) -> None:
+        """Owns the launched pidfd, ``control`` and ``gate``; borrows the keeper. Raises SetupFailed."""
         self._keeper = keeper
         self._pidfd = launched.pidfd
         self._control = control
@@ -43,23 +46,28 @@ class NamespaceContainment:
         self._armed = False
         self._over = False
         self._waiting: list[Event] = []
-        self._memory_kills = cgroup.memory_kills()
+        self._memory = memory
+        self._memory_kills = 0
         try:
             self.proof = self._take_proof(launched.pid)
         except BaseException:
             self.close()
             raise
 
-    def _take_proof(self, pid: int) -> Any:
-        """Waits for READY, looks from outside, and only then tells the init to hide: an undumpable one shows less."""
+    def _take_proof(self, pid: int) -> NamespaceInit:
+        """Looks from outside while the init sets itself up; only then tells it to hide: undumpable, it shows less."""
+        try:
+            proof = birth.take(pid, self._pidfd)
+        except SetupFailed:
+            self._await(native.READY, "ready")  # raises the better reason where the init has said one
+            raise
         ready = self._await(native.READY, "ready")
         if ready.pid != 1:
             raise SetupFailed(
                 f"The init sees itself as pid {ready.pid}.", step="ready", advice="Report this: it is a bug."
             )
-        proof = birth.take(pid, self._pidfd, "fresh" if ready.proc_fresh else "host")
         self._send(native.arm_order())
-        return proof
+        return proof.replace(proc="fresh" if ready.proc_fresh else "host")
 
     def _await(self, kind: int, step: str) -> Any:
         deadline_s = time.monotonic() + INIT_S
@@ -153,6 +161,8 @@ class NamespaceContainment:
             return False
         try:
             os.write(self._gate, native.GATE_BYTE)
+            # After, not before: an execve takes longer than this, and a kill that came first is at worst not blamed.
+            self._memory_kills = self._memory.count()
         except BrokenPipeError:
             return False  # the command's process is gone; the init's report says why
         finally:
@@ -181,8 +191,7 @@ class NamespaceContainment:
 
     def memory_kills(self) -> int:
         """Kills for memory in the wrapper's own cgroup since the launch; the job shares it in this version."""
-        now = cgroup.memory_kills()
-        return 0 if now is None or self._memory_kills is None else now - self._memory_kills
+        return self._memory.count() - self._memory_kills
 
     def members(self) -> tuple[Blocker, ...]:
         """The census of this namespace."""

@@ -6,6 +6,7 @@ import errno
 import os
 
 from contain.errors import ContainError, NamespacesDenied, SetupFailed, WslRefused
+from contain.linux import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,11 +17,7 @@ CAP_SYS_ADMIN = 21
 
 
 def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as source:
-            return source.read().strip()
-    except OSError:
-        return ""
+    return procfs.glance(path) or ""
 
 
 def refuse_wsl(proc: str = "/proc") -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contain.linux import procfs
+
 
 def name_process(name: str) -> None:
     """Gives this process a name in ps and top, where it has another (``python -m contain`` is a ``python``).
 
     Started through ``bin/contain`` the kernel has named it already, and prctl is not imported.
     """
-    with open("/proc/self/comm", encoding="utf-8", errors="replace") as source:
-        if source.read().strip() == name:
-            return
+    if procfs.glance("/proc/self/comm") == name:
+        return
     import prctl
 
     prctl.set_name(name)

@@ -1,0 +1,1 @@
+"""Timing claims, measured side by side in one run: ``python -m tests.bench``. Nothing here is a test."""
