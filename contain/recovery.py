@@ -111,6 +111,8 @@ def _one(
         locks.append(take(dir_fd, job_id))
     except Busy as busy:
         return _busy(store, backend, job_id, busy)
+    except Unwritable as error:
+        return _unlocked(store, backend, job_id, error)
     found = store.find(job_id)
     if found is None:
         return Finding(id=job_id, state="none", why="its receipt was pruned meanwhile", settled=True)
@@ -119,6 +121,17 @@ def _one(
     if found.state == RELEASED:
         return Finding(id=job_id, state=RELEASED, receipt=found, settled=True)
     return _settle(store, backend, found, finish=finish)
+
+
+def _unlocked(store: Store, backend: Backend, job_id: str, error: Unwritable) -> Finding:
+    """The lock cannot be had (a read-only disk, say): it is looked at, and nothing is changed."""
+    found = store.find(job_id)
+    receipt = found if isinstance(found, Receipt) else None
+    observation = None if receipt is None or receipt.proof is None else backend.observe(receipt.proof)
+    state = HELD if receipt is None else receipt.state
+    settled = receipt is not None and receipt.state == RELEASED
+    why = f"its lock cannot be taken ({error})"
+    return Finding(id=job_id, state=state, receipt=receipt, observation=observation, why=why, settled=settled)
 
 
 def _busy(store: Store, backend: Backend, job_id: str, busy: Busy) -> Finding:
@@ -207,7 +220,7 @@ def _keep(backend: Backend, receipt: Receipt, observation: Observation) -> Findi
         held = Held(
             reason=f"It cannot be told whether the tree is gone: {observation.why}.",
             owner="contain inspect",
-            advice="Look from where it was started. If nothing can ever tell: contain inspect ID --forget --reason WHY.",
+            advice="Look from where it was started. If nothing can tell: contain inspect ID --forget --reason WHY.",
             blockers=(),
         )
     state = HELD if receipt.state in (HELD, EXITED) or observation.state != "live" else receipt.state

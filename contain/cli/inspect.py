@@ -6,14 +6,18 @@ import os
 
 from contain import recovery
 from contain.cli.place import open_receipts
-from contain.errors import ContainmentHeld, JobBusy, UsageError
+from contain.errors import ContainmentHeld, JobBusy, ReceiptUnwritable, UsageError
 from contain.platform import backend as find_backend
 from contain.protocol import line
-from receipts import check_id
+from receipts import Unreadable, Unwritable, check_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from receipts import Store
+    from collections.abc import Iterator
+
+    from contain.backend import Backend
+    from contain.recovery import Finding
+    from receipts import Place, Store
 
 ADVICE = "contain --help shows it."
 
@@ -73,23 +77,31 @@ def main(args: list[str]) -> int:
     backend = find_backend()
     backend.check_host()
     place, store = open_receipts(wanted.directory, backend, create=False)
+    try:
+        return _print(_look(wanted, backend, place, store))
+    except (Unreadable, Unwritable) as error:
+        raise ReceiptUnwritable(
+            f"The receipts could not all be read or written ({error}).",
+            advice="Look at the disk and at DIR; then inspect again.",
+            state="No receipt is worse than before.",
+        ) from None
+
+
+def _look(wanted: _Wanted, backend: Backend, place: Place, store: Store) -> Iterator[Finding]:
     if wanted.job_id is None:
-        findings = recovery.inspect_all(store, backend, place.fd, _ids(store))
-    elif wanted.forget:
-        assert wanted.reason is not None  # checked with the command line
-        findings = iter([recovery.forget(store, place.fd, wanted.job_id, wanted.reason)])
-    else:
-        findings = iter([recovery.inspect(store, backend, place.fd, wanted.job_id, finish=wanted.finish)])
+        return recovery.inspect_all(store, backend, place.fd, store.ids())
+    if wanted.reason is not None:
+        return iter([recovery.forget(store, place.fd, wanted.job_id, wanted.reason)])
+    return iter([recovery.inspect(store, backend, place.fd, wanted.job_id, finish=wanted.finish)])
+
+
+def _print(findings: Iterator[Finding]) -> int:
     code = 0
     for finding in findings:
         _write(line(finding.reply()))
         if not finding.settled and code == 0:
             code = JobBusy.exit_code if finding.state == "busy" else ContainmentHeld.exit_code
     return code
-
-
-def _ids(store: Store) -> list[str]:
-    return store.ids()
 
 
 def _write(data: bytes) -> None:

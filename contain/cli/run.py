@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import time
 
 from contain.cli.main import complain
 from contain.cli.place import open_receipts
@@ -84,6 +83,20 @@ def _read_request(host: Host, signals: Signals) -> Request | None:
             )
 
 
+def _prune(store: Store) -> None:
+    """Old receipts go now and then. What stands in the way is for the next one to meet: this job is done and said."""
+    try:
+        store.prune(time.time(), KEEP_S, KEEP_COUNT)
+    except (Unreadable, Unwritable) as error:
+        complain(
+            ReceiptUnwritable(
+                f"Old receipts could not be removed ({error}).",
+                advice="Look at DIR.",
+                state="The job has ended well.",
+            )
+        )
+
+
 def _session(
     request: Request, host: Host, signals: Signals, backend: Backend, place: Place, store: Store
 ) -> int:
@@ -116,7 +129,7 @@ def _session(
         finally:
             containment.close()
     if hash(job_id) % PRUNE_ONE_IN == 0:
-        store.prune(time.time(), KEEP_S, KEEP_COUNT)
+        _prune(store)
     if life.error is not None:
         complain(life.error)
         return life.error.exit_code

@@ -67,6 +67,7 @@ class Life:
         self._last_signal: str | None = None
         self._drained = False
         self._exit_said = False
+        self._on_disk = False
         self._gate_at_s: float | None = None
         self._timeout_at_s: float | None = None
         self._settle_at_s: float | None = None
@@ -88,6 +89,7 @@ class Life:
         """The whole life. Ends when the last reply is said; ``error`` then says what went wrong, if anything did."""
         try:
             self._prepare()
+            self._on_disk = True
             event = yield from self._adapter.bind(self._receipt)
             if event is None:
                 self._start()
@@ -99,7 +101,8 @@ class Life:
         while not self._drained and not self._too_late():
             self._handle((yield self._next_s()))
             self._act_on_time()
-        self._finish()
+        if self._on_disk:
+            self._finish()
 
     def _prepare(self) -> None:
         self._store.prepare(self._receipt)
