@@ -14,13 +14,14 @@ class ContainError(Exception):
 
     reason = "error"
     exit_code = 70
+    usual_state = NOTHING_RAN
 
     def __init__(
         self,
         message: str,
         *,
         advice: str,
-        state: str = NOTHING_RAN,
+        state: str | None = None,
         step: str | None = None,
         detail: str | None = None,
     ) -> None:
@@ -28,13 +29,13 @@ class ContainError(Exception):
         super().__init__(message)
         self.message = message
         self.advice = advice
-        self.state = state
+        self.state = self.usual_state if state is None else state
         self.step = step
         self.detail = detail
 
     def __str__(self) -> str:
         """All three sentences, for a terminal."""
-        return f"{self.message} {self.state} {self.advice}"
+        return " ".join(sentence for sentence in (self.message, self.state, self.advice) if sentence)
 
 
 class UsageError(ContainError):
@@ -42,6 +43,7 @@ class UsageError(ContainError):
 
     reason = "usage"
     exit_code = 64
+    usual_state = ""
 
 
 class ProtocolViolation(ContainError):

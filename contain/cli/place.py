@@ -18,7 +18,12 @@ def open_receipts(path: str | None, backend: Backend, *, create: bool) -> tuple[
     try:
         place = open_place(path, statfs_type=backend.file_system_magic, create=create)
     except Unsafe as unsafe:
-        raise UnsafePlace(unsafe.message, detail=unsafe.reason, advice=unsafe.advice) from None
+        raise UnsafePlace(
+            f"{unsafe.message}.",
+            detail=unsafe.reason,
+            advice=f"{unsafe.advice}.",
+            state=None if create else "",
+        ) from None
     if place.note is not None:
         os.write(2, f"contain: {place.note}\n".encode())
     return place, Store(place.fd, place.path)

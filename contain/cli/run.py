@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import time
 
 from contain.cli.main import complain
 from contain.cli.place import open_receipts
@@ -19,7 +20,7 @@ from contain.lifecycle.life import Life
 from contain.lifecycle.loop import Host, Signals, carry
 from contain.platform import backend as find_backend
 from contain.protocol import parse_request, refused
-from receipts import Busy, Duplicate, Unwritable, take
+from receipts import Busy, Duplicate, Unreadable, Unwritable, take
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
