@@ -12,6 +12,8 @@ def name_process(name: str) -> None:
     """
     if procfs.glance("/proc/self/comm") == name:
         return
-    import prctl
-
+    try:
+        import prctl
+    except ImportError:
+        return  # whoever leaves it out for its licence loses a name in ps, and nothing else
     prctl.set_name(name)
