@@ -96,10 +96,18 @@ class NamespaceContainment:
         if not poll.poll(max(0.0, deadline_s - time.monotonic()) * 1000):
             return None
         try:
-            data = self._control.recv(native.REPORT_BYTES)
+            data = self._receive_now()
         except OSError:
             return None
         return native.report(data) if len(data) == native.REPORT_BYTES else None
+
+    def _receive_now(self) -> bytes:
+        try:
+            return self._control.recv(native.REPORT_BYTES)
+        except ConnectionResetError:
+            # The init left with an order of ours unread (unix_release_sock, net/unix/af_unix.c). That is said once,
+            # before what it had reported: the command's wait status may be next.
+            return self._control.recv(native.REPORT_BYTES)
 
     def _send(self, order: bytes) -> None:
         try:
