@@ -124,8 +124,8 @@ static void run(void *argument) {
     at_step(STEP_SESSION);
     long result = sys(__NR_setsid);
     if (result < 0) give_up(command, STEP_SESSION, result);
-    apply_limits(command);
     arrange_descriptors(command);
+    apply_limits(command);      /* after the descriptors: openFiles may be fewer than they pass through */
     wait_at_gate(command);
     sys(__NR_rt_sigprocmask, 2 /* SIG_SETMASK */, &empty, NULL, 8);
     give_up(command, STEP_EXEC, execute(command));

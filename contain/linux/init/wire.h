@@ -73,9 +73,9 @@ enum step {
     STEP_PARENTS,               /* init: keeper and wrapper still live after arming */
     STEP_READY,                 /* init -> wrapper: look at me */
     STEP_ARM,                   /* wrapper -> init: seen; init: undumpable, no more to be traced */
-    STEP_SESSION,               /* command process: session, umask, nice, limits, descriptors */
-    STEP_LIMITS,
+    STEP_SESSION,               /* command process: session, descriptors, umask, nice, limits */
     STEP_DESCRIPTORS,
+    STEP_LIMITS,
     STEP_GATE,                  /* command process: wait for the one byte */
     STEP_EXEC                   /* command process: execve */
 };
