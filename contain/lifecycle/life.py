@@ -60,6 +60,7 @@ class Life:
         self._say = say
         self.error: ContainError | None = None
         self._abort: Abort | None = None
+        self._abort_at_end: Abort | None = None
         self._ended: CommandEnded | None = None
         self._broke: SetupBroke | None = None
         self._usage: Usage | None = None
@@ -126,7 +127,7 @@ class Life:
         self._gate_at_s = time.monotonic()
         if self._job.timeout_ms is not None:
             self._timeout_at_s = self._gate_at_s + self._job.timeout_ms / 1000
-        self._say({"event": "running", "state": "running"})
+        self._say({"event": "running", "state": "running", "tier": self._receipt.tier})
 
     def _unwritable(self, error: Unwritable) -> None:
         """The disk said no. Before the gate nothing has run, and nothing will; later only the words are lost."""
@@ -156,7 +157,7 @@ class Life:
             self._say(refused(event.error, self._spelled_id))
             self._end(Abort(cause="refused", by=event.error.reason))
         elif isinstance(event, Go):
-            self._say({"event": "ignored", "reason": "second-go"})
+            self._say({"event": "ignored", "reason": "second-go", "tier": self._receipt.tier})
         elif isinstance(event, SetupBroke):
             self._broke = event
             self._receipt = self._receipt.replace(ran=False)
@@ -171,6 +172,7 @@ class Life:
         """Latches the truth: nothing that happens later changes how the command ended."""
         now_s = time.monotonic()
         self._ended = event
+        self._abort_at_end = self._abort
         wall_us = int((now_s - self._gate_at_s) * 1e6) if self._gate_at_s is not None else None
         self._usage = event.usage.replace(wall_us=wall_us)
         self._timeout_at_s = None
@@ -251,8 +253,10 @@ class Life:
             self._say({"event": "exited", **receipt_fields(said), "empty": None})
 
     def _outcome(self) -> Outcome:
+        # Whoever asked for an end after the command's own was too late to be its cause.
+        abort = self._abort if self._ended is None else self._abort_at_end
         outcome = verdict.outcome(
-            self._ended, self._broke, self._abort, self._job.limits, self._containment, drained=self._drained
+            self._ended, self._broke, abort, self._job.limits, self._containment, drained=self._drained
         )
         asked = self._abort is not None or self._leftovers is not None
         return outcome.replace(last_signal=self._last_signal if asked else None)

@@ -81,7 +81,10 @@ class Host:
         """One line, when a whole one is there; None when not yet. Sets ``gone`` at EOF. Raises ProtocolViolation."""
         if self._lines:
             return self._lines.pop(0)
-        data = os.read(self.fd, READ_BYTES)
+        try:
+            data = os.read(self.fd, READ_BYTES)
+        except OSError:
+            data = b""  # a terminal that hung up, a directory: nothing more will come
         self.gone = not data
         self._lines += self._reader.feed(data)
         if self.gone and self._reader.unfinished:
