@@ -54,8 +54,16 @@ def loads(text: str) -> Any:  # noqa: ANN401 - any JSON value
 
     Raises `ValueError` for anything else, also for one that is nested too deep.
     """
+    start = len(text) - len(text.lstrip(SPACE))
     try:
-        value, end = _scan(text, len(text) - len(text.lstrip(SPACE)))
+        try:
+            value, end = _scan(text, start)
+        except SystemError:
+            # Up to 3.12 the C code takes its exception's class from sys.modules and, where json.decoder is not
+            # loaded, fails without one. Only an error needs it: it is loaded now, and says what is wrong.
+            import json.decoder  # noqa: F401
+
+            value, end = _scan(text, start)
     except StopIteration as error:
         raise ValueError(f"no JSON value at character {error.value}") from None
     except RecursionError:
