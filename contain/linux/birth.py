@@ -19,6 +19,8 @@ LIVE, GONE, UNKNOWN = "live", "gone", "unknown"
 NO_SUCH_PROCESS = (errno.ESRCH, errno.ENOENT, errno.EINVAL)
 """pidfd_open(2): no such process, or (EINVAL) the number is a mere thread's now. In its own namespace: gone."""
 
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
 
 def _namespace(path: str) -> int:
     return os.stat(path).st_ino
@@ -29,7 +31,11 @@ class Here:
 
     def __init__(self) -> None:
         """Raises OSError where /proc does not show it."""
-        self.boot_id = procfs.read("/proc/sys/kernel/random/boot_id").strip()
+        self.boot_id = procfs.read(BOOT_ID).strip()
+        if not self.boot_id:
+            raise OSError(errno.ENODATA, f"{BOOT_ID} is empty")
+        # systemd-nspawn mounts an invented id over it: one that differs then says nothing about the machine's boot.
+        self.boot_id_is_real = os.stat(BOOT_ID).st_dev == os.stat("/proc/self").st_dev
         self.pid_namespace = _namespace("/proc/self/ns/pid")
         try:
             self.time_namespace: int | None = _namespace("/proc/self/ns/time")
@@ -142,6 +148,10 @@ def look(proof: NamespaceInit) -> Found:
     """A fresh look at a recorded birth."""
     try:
         if here().boot_id != proof.boot_id:
+            if not here().boot_id_is_real:
+                return Found(
+                    UNKNOWN, f"another boot id was recorded, but {BOOT_ID} is not the kernel's own here"
+                )
             return Found(GONE, "recorded in another boot")
         if here().pid_namespace != proof.observer_namespace:
             return Found(UNKNOWN, "recorded in another PID namespace, where its number means something else")
