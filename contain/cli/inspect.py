@@ -72,7 +72,7 @@ def _is_id(word: str) -> bool:
 
 
 def main(args: list[str]) -> int:
-    """Prints one line a receipt; 0 when every one is released, 75 for a busy one, 80 for one that is held."""
+    """Prints one line a receipt; 0 when every one is released, 80 when one is held, else 75 for a busy one."""
     wanted = _Wanted(args)
     backend = find_backend()
     backend.check_host()
@@ -99,7 +99,7 @@ def _print(findings: Iterator[Finding]) -> int:
     code = 0
     for finding in findings:
         _write(line(finding.reply()))
-        if not finding.settled and code == 0:
+        if not finding.settled and code != ContainmentHeld.exit_code:
             code = JobBusy.exit_code if finding.state == "busy" else ContainmentHeld.exit_code
     return code
 
