@@ -22,19 +22,22 @@ static int take_strings(char **to, uint32_t count, char **at, const char *end) {
     return 1;
 }
 
-static long map(size_t bytes, int fd) {
-    return sys(__NR_mmap, NULL, bytes, 3 /* READ|WRITE */, fd < 0 ? 0x22 /* PRIVATE|ANONYMOUS */ : 0x2, fd, 0);
+static long map(size_t bytes, int protection, int flags, int fd) {
+    return sys(__NR_mmap, NULL, bytes, protection, MAP_PRIVATE | flags, fd, 0);
 }
 
 static int is_address(long result) {
     return result < -4095 || result > 0;
 }
 
-/* The block is sealed by the wrapper: nobody can shorten it under this mapping. */
+/* The block must be sealed: then nobody can shorten it under this mapping, or change it after a look at it. */
 static long read_block(const struct job *job, struct command *command) {
-    long size = sys(__NR_lseek, job->block, 0, 2 /* SEEK_END */);
+    const long needed = F_SEAL_SHRINK | F_SEAL_WRITE;
+    long seals = sys(__NR_fcntl, job->block, F_GET_SEALS);
+    if (seals < 0 || (seals & needed) != needed) return seals < 0 ? seals : -EINVAL;
+    long size = sys(__NR_lseek, job->block, 0, SEEK_END);
     if (size < (long)sizeof(struct command_block)) return size < 0 ? size : -EINVAL;
-    long address = map((size_t)size, job->block);
+    long address = map((size_t)size, PROT_READ, 0, job->block);
     if (!is_address(address)) return address;
     command->block = (void *)address;
     command->block_bytes = (size_t)size;
@@ -44,7 +47,7 @@ static long read_block(const struct job *job, struct command *command) {
     size_t pointers = (size_t)head.paths + head.args + head.vars + 3;
     if (pointers > (size_t)size + 3) return -EINVAL;    /* each string has at least its NUL */
     command->pointers_bytes = pointers * sizeof(char *);
-    address = map(command->pointers_bytes, -1);
+    address = map(command->pointers_bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS, -1);
     if (!is_address(address)) return address;
     command->pointers = (void *)address;
     command->paths = command->pointers;
@@ -53,7 +56,7 @@ static long read_block(const struct job *job, struct command *command) {
     char *at = (char *)command->block + sizeof head;
     const char *end = (char *)command->block + size;
     if (!take_strings(command->paths, head.paths, &at, end) || !take_strings(command->args, head.args, &at, end) ||
-        !take_strings(command->vars, head.vars, &at, end))
+        !take_strings(command->vars, head.vars, &at, end) || at != end)
         return -EINVAL;
     return 0;
 }
@@ -79,23 +82,20 @@ static void apply_limits(struct command *command) {
     }
 }
 
-/* Leaves 0, 1, 2 for the command, and the gate and `executed`, both of which close themselves at the execve. The
- * sources may be anywhere, so they are first moved out of the way: a dup onto a source would lose it. */
-enum { GATE = 3, EXECUTED = 4, OUT_OF_THE_WAY = 100 };
+/* Leaves 0, 1, 2 for the command, and the gate and `executed`, both of which close themselves at the execve. Every
+ * source lies above: 0 to 4 were taken (the keeper's null device, the init's signalfd, the wrapper's pidfd) when it
+ * was made. So no dup lands on a source that is still needed, and none goes above a low limit of open files. */
+enum { GATE = 3, EXECUTED = 4 };
 
 static void arrange_descriptors(struct command *command) {
     const struct job *job = command->job;
     const int from[] = {job->stdio[0], job->stdio[1], job->stdio[2], job->gate, command->executed_write};
     at_step(STEP_DESCRIPTORS);
-    for (int i = 0; i < 5; i++) {
-        long result = sys(__NR_dup3, from[i], OUT_OF_THE_WAY + i, O_CLOEXEC);
-        if (result < 0) give_up(command, STEP_DESCRIPTORS, result);
-    }
-    for (int to = 0; to < 5; to++) {
-        long result = sys(__NR_dup3, OUT_OF_THE_WAY + to, to, to < GATE ? 0 : O_CLOEXEC);
-        if (result < 0) give_up(command, STEP_DESCRIPTORS, result);
-    }
-    sys(__NR_close_range, EXECUTED + 1, ~0u, 0);
+    long result = 0;
+    for (int to = 0; to <= EXECUTED && result >= 0; to++)
+        result = from[to] <= EXECUTED ? -EBADF : sys(__NR_dup3, from[to], to, to < GATE ? 0 : O_CLOEXEC);
+    if (result >= 0) result = sys(__NR_close_range, EXECUTED + 1, ~0u, 0);
+    if (result < 0) give_up(command, STEP_DESCRIPTORS, result);
 }
 
 static void wait_at_gate(struct command *command) {
@@ -106,6 +106,12 @@ static void wait_at_gate(struct command *command) {
     if (result != 1 || byte != GATE_OPEN) give_up(command, STEP_GATE, -ECANCELED);
 }
 
+/* Reasons to try the next directory. The last three are what network file systems say of a path that is not there. */
+static int try_next(long result) {
+    return result == -EACCES || result == -ENOENT || result == -ENOTDIR || result == -ESTALE || result == -ENODEV ||
+           result == -ETIMEDOUT;
+}
+
 /* As execvp(3) searches, but for its fall-back to a shell: a file without a known format is the caller's error. */
 static long execute(struct command *command) {
     long denied = 0, result = -ENOENT;
@@ -113,26 +119,26 @@ static long execute(struct command *command) {
     for (char **path = command->paths; *path; path++) {
         result = sys(__NR_execve, *path, command->args, command->vars);
         if (result == -EACCES) denied = result;
-        if (result != -EACCES && result != -ENOENT && result != -ENOTDIR) return result;
+        if (!try_next(result)) return result;
     }
     return denied ? denied : result;
 }
 
 static void run(void *argument) {
     struct command *command = argument;
-    unsigned long empty = 0;
+    const unsigned long empty = 0;
     at_step(STEP_SESSION);
     long result = sys(__NR_setsid);
     if (result < 0) give_up(command, STEP_SESSION, result);
     arrange_descriptors(command);
-    apply_limits(command);      /* after the descriptors: openFiles may be fewer than they pass through */
+    apply_limits(command);      /* after the descriptors: openFiles may be too few for them */
     wait_at_gate(command);
-    sys(__NR_rt_sigprocmask, 2 /* SIG_SETMASK */, &empty, NULL, 8);
+    sys(__NR_rt_sigprocmask, SIG_SETMASK, &empty, NULL, SIGNAL_SET_BYTES);
     give_up(command, STEP_EXEC, execute(command));
 }
 
 struct failure start_command(const struct job *job, struct command *command) {
-    int executed[2];
+    int executed[2] = {-1, -1};
     *command = (struct command){.job = job, .executed = -1, .executed_write = -1};
     at_step(STEP_COMMAND);
     long result = read_block(job, command);
@@ -140,7 +146,7 @@ struct failure start_command(const struct job *job, struct command *command) {
     if (result < 0) return (struct failure){STEP_COMMAND, (int32_t)-result};
     command->executed = executed[0];
     command->executed_write = executed[1];
-    result = clone_onto(CLONE_VM | SIG_CHLD, stack + sizeof stack, run, command);
+    result = clone_onto(CLONE_VM | SIGCHLD, stack + sizeof stack, run, command);
     if (result < 0) return (struct failure){STEP_COMMAND, (int32_t)-result};
     command->pid = (int)result;
     sys(__NR_close, command->executed_write);

@@ -15,7 +15,7 @@ struct failure {
 /* One job as its init knows it. It lives on the init's stack: nothing of it is in the keeper, nothing is allocated. */
 struct job {
     struct launch_request request;
-    int control, gate, block, stdio[3];
+    int control, gate, block, directory, stdio[3];
     int lifeline;               /* read end: hangs up when the keeper is gone */
     int wrapper;                /* pidfd: readable when the wrapper is gone */
     int user_namespace;

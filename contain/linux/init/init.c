@@ -12,6 +12,7 @@
 
 enum { CONTROL, LIFELINE, WRAPPER, CHILDREN, EXECUTED, WATCHED };
 enum { EXIT_SETUP = 125, EXIT_ABANDONED = 124 };
+enum { REAPED_AT_ONCE = 128 };
 
 enum phase {
     RUNNING,                    /* the command lives */
@@ -32,14 +33,14 @@ struct init {
 };
 
 static void report(const struct init *init, struct report *message) {
-    struct resource_usage usage = {0};
-    sys(__NR_getrusage, -1 /* RUSAGE_CHILDREN */, &usage);
+    struct rusage usage = {0};
+    sys(__NR_getrusage, RUSAGE_CHILDREN, &usage);
     message->reaped = init->reaped;
-    message->user_us = (uint64_t)usage.user_s * 1000000u + (uint64_t)usage.user_us;
-    message->system_us = (uint64_t)usage.system_s * 1000000u + (uint64_t)usage.system_us;
-    message->max_rss_bytes = (uint64_t)usage.max_rss_kb * 1024u;
+    message->user_us = (uint64_t)usage.ru_utime.tv_sec * 1000000u + (uint64_t)usage.ru_utime.tv_usec;
+    message->system_us = (uint64_t)usage.ru_stime.tv_sec * 1000000u + (uint64_t)usage.ru_stime.tv_usec;
+    message->max_rss_bytes = (uint64_t)usage.ru_maxrss * 1024u;
     /* A wrapper that does not read loses a report, never an init: the receipt then says less, not something wrong. */
-    sys(__NR_sendto, init->job->control, message, sizeof *message, DONT_WAIT | NO_SIGNAL, NULL, 0);
+    sys(__NR_sendto, init->job->control, message, sizeof *message, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 }
 
 static void say(const struct init *init, enum report_kind kind) {
@@ -60,8 +61,8 @@ static void signal_tree(int number) {
 
 /* TERM to a stopped process does nothing until it is continued. */
 static void terminate(struct init *init, long grace_ms) {
-    signal_tree(SIG_TERM);
-    signal_tree(SIG_CONT);
+    signal_tree(SIGTERM);
+    signal_tree(SIGCONT);
     init->phase = TERMINATED;
     init->deadline_ms = now_ms() + grace_ms;
 }
@@ -73,7 +74,7 @@ static void next_phase(struct init *init) {
     } else {
         /* Atomic against forks: kill(2) holds the task list, and a fork that started before is refused once its
          * parent has a fatal signal pending (copy_process). */
-        signal_tree(SIG_KILL);
+        signal_tree(SIGKILL);
         init->phase = KILLED;
         init->deadline_ms = -1;
         say(init, REPORT_KILL);
@@ -100,12 +101,14 @@ static NORETURN void finish(const struct init *init) {
     leave(init->status & 0x7f ? 128 + (init->status & 0x7f) : init->status >> 8 & 0xff);
 }
 
-/* Reaps whatever can be reaped. Children of a namespace's processes that lost their parent become ours, so no child
- * left means an empty job (but for a stranger that entered from outside, whom the kernel ends when we exit). */
-static void reap(struct init *init) {
+/* Reaps what can be reaped, but not for ever: a job that forks without end must not keep us from cancel, deadline
+ * and the wrapper's end. Returns whether more may be waiting. Children of a namespace's processes that lost their
+ * parent become ours, so no child left means an empty job (but for a stranger that entered from outside, whom the
+ * kernel ends when we exit). */
+static int reap(struct init *init) {
     int was_running = !init->ended;
-    long pid;
-    for (;;) {
+    long pid = 1;
+    for (int turn = 0; turn < REAPED_AT_ONCE; turn++) {
         int status = 0;
         pid = sys(__NR_wait4, -1, &status, WNOHANG | __WALL, NULL);
         if (pid <= 0) break;
@@ -115,15 +118,17 @@ static void reap(struct init *init) {
             init->status = status;
         }
     }
-    if (was_running && init->ended) command_ended(init, pid == 0);
+    if (was_running && init->ended) command_ended(init, pid != -ECHILD);
     if (init->ended && pid == -ECHILD) finish(init);
+    return pid > 0;
 }
 
 static void obey(struct init *init) {
     struct order order = {0};
-    long bytes = sys(__NR_recvfrom, init->job->control, &order, sizeof order, DONT_WAIT, NULL, NULL);
+    long bytes = sys(__NR_recvfrom, init->job->control, &order, sizeof order, MSG_DONTWAIT | MSG_TRUNC, NULL, NULL);
     if (bytes == -EAGAIN || bytes == -EINTR) return;
-    if (bytes != (long)sizeof order) leave(EXIT_ABANDONED);     /* EOF: the wrapper is gone, or has let go of the job */
+    /* EOF: the wrapper is gone, or has let go of the job. Any other size is not from a wrapper of ours. */
+    if (bytes != (long)sizeof order) leave(EXIT_ABANDONED);
     if (order.kind == ORDER_ARM) {
         struct failure failure = arm_death_signal();
         if (!failure.step) failure = become_undumpable();
@@ -136,6 +141,7 @@ static void obey(struct init *init) {
     }
 }
 
+/* Of the phase: 0 = it is over, -1 = it has no end. */
 static long time_left_ms(const struct init *init) {
     if (init->phase == RUNNING || init->deadline_ms < 0) return -1;
     long left = init->deadline_ms - now_ms();
@@ -143,18 +149,14 @@ static long time_left_ms(const struct init *init) {
 }
 
 static NORETURN void watch(struct init *init) {
-    struct poll_fd fds[WATCHED] = {
-        [CONTROL] = {init->job->control, POLL_IN, 0}, [LIFELINE] = {init->job->lifeline, 0, 0},
-        [WRAPPER] = {init->job->wrapper, POLL_IN, 0}, [CHILDREN] = {init->signals, POLL_IN, 0},
+    struct pollfd fds[WATCHED] = {
+        [CONTROL] = {init->job->control, POLLIN, 0}, [LIFELINE] = {init->job->lifeline, 0, 0},
+        [WRAPPER] = {init->job->wrapper, POLLIN, 0}, [CHILDREN] = {init->signals, POLLIN, 0},
         [EXECUTED] = {init->command.executed, 0, 0}};
     for (;;) {
-        reap(init);
-        long ready = poll_fds(fds, WATCHED, time_left_ms(init));
-        if (ready < 0) continue;
-        if (ready == 0) {
-            next_phase(init);
-            continue;
-        }
+        int more = reap(init);
+        if (time_left_ms(init) == 0) next_phase(init);
+        if (poll_fds(fds, WATCHED, more ? 0 : time_left_ms(init)) <= 0) continue;
         /* A stopped keeper sends no death signal: these two see the wrapper's end without it. */
         if (fds[LIFELINE].revents || fds[WRAPPER].revents) leave(EXIT_ABANDONED);
         if (fds[CHILDREN].revents) {
@@ -178,10 +180,10 @@ static void close_what_is_the_commands(const struct job *job) {
 
 void init_main(struct job *job) {
     struct init init = {.job = job, .deadline_ms = -1};
-    unsigned long children = 1UL << (SIG_CHLD - 1);
+    const unsigned long children = 1UL << (SIGCHLD - 1);
     struct failure failure = set_up(job);
     if (failure.step) fail(&init, failure);
-    init.signals = (int)sys(__NR_signalfd4, -1, &children, 8, O_CLOEXEC | O_NONBLOCK);
+    init.signals = (int)sys(__NR_signalfd4, -1, &children, SIGNAL_SET_BYTES, O_CLOEXEC | O_NONBLOCK);
     if (init.signals < 0) fail(&init, (struct failure){STEP_SIGNALS, -init.signals});
     failure = start_command(job, &init.command);
     if (failure.step) fail(&init, failure);

@@ -9,22 +9,29 @@ enum { LIFELINE_READ = 6, LIFELINE_WRITE = 7, FIRST_FREE = 8 };
 
 /* Answers go to a wrapper that may be gone or stopped: never block on it. A lost answer leaves an init without a
  * wrapper's hand on its control socket, and that init exits. */
-static void answer(const struct launch_reply *reply, int pidfd) {
-    struct io_vector part = {reply, sizeof *reply};
+static void answer(struct launch_reply *reply, int pidfd) {
+    struct iovec part = {reply, sizeof *reply};
     struct { struct control_head head; int fd, padding; } control = {
-        {sizeof(struct control_head) + sizeof(int), SOCKET_LEVEL, RIGHTS}, pidfd, 0};
+        {sizeof(struct control_head) + sizeof(int), SOL_SOCKET, SCM_RIGHTS}, pidfd, 0};
     struct message message = {NULL, 0, &part, 1, NULL, 0, 0};
     if (!reply->error) {
         message.control = &control;
         message.control_length = sizeof control;
     }
-    sys(__NR_sendmsg, KEEPER_REQUESTS, &message, NO_SIGNAL | DONT_WAIT);
+    sys(__NR_sendmsg, KEEPER_REQUESTS, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+static int is_bounded(unsigned capability) {
+    return sys(__NR_prctl, PR_CAPBSET_READ, capability, 0, 0, 0) == 0;
+}
+
+/* The way without a user namespace needs CAP_SYS_ADMIN, and what setup.c drops must be dropped for good: without
+ * CAP_SETPCAP a set-uid program would bring it back. A user namespace gives us both. */
 static int may_make_namespaces(void) {
     struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
-    return sys(__NR_capget, &head, data) == 0 && (data[0].effective & (1u << CAP_SYS_ADMIN));
+    if (sys(__NR_capget, &head, data) < 0 || !(data[0].effective & (1u << CAP_SYS_ADMIN))) return 0;
+    return data[0].effective & (1u << CAP_SETPCAP) || (is_bounded(CAP_SYS_PTRACE) && is_bounded(CAP_SYS_BOOT));
 }
 
 /* Always a copy of the keeper, never a fresh execve: an init that was executed inside its user namespace could be
@@ -33,11 +40,11 @@ static long clone_init(unsigned long namespaces, int *pidfd) {
     struct clone_args args = {0};
     args.flags = CLONE_PIDFD | namespaces;
     args.pidfd = (uint64_t)(uintptr_t)pidfd;
-    args.exit_signal = SIG_CHLD;
+    args.exit_signal = SIGCHLD;
     long pid = sys(__NR_clone3, &args, sizeof args);
     /* Old seccomp profiles answer EPERM or ENOSYS to clone3 alone; both mean "absent", clone(2) has the last word. */
     if (pid == -ENOSYS || pid == -EPERM)
-        pid = sys(__NR_clone, CLONE_PIDFD | namespaces | SIG_CHLD, 0, pidfd, 0, 0);
+        pid = sys(__NR_clone, CLONE_PIDFD | namespaces | SIGCHLD, 0, pidfd, 0, 0);
     return pid;
 }
 
@@ -58,7 +65,7 @@ static long clone_init_somehow(int *pidfd, uint32_t *user_namespace) {
 static void launch(const struct launch_request *request, const int *fds) {
     struct launch_reply reply = {0, STEP_DIRECTORY, 0, 0};
     struct job job = {*request, fds[LAUNCH_CONTROL], fds[LAUNCH_GATE], fds[LAUNCH_COMMAND],
-                      {fds[LAUNCH_STDIN], fds[LAUNCH_STDOUT], fds[LAUNCH_STDERR]},
+                      fds[LAUNCH_DIRECTORY], {fds[LAUNCH_STDIN], fds[LAUNCH_STDOUT], fds[LAUNCH_STDERR]},
                       LIFELINE_READ, KEEPER_WRAPPER, 0,
                       (unsigned)sys(__NR_getuid), (unsigned)sys(__NR_getgid), 0};
     int pidfd = -1;
@@ -89,7 +96,7 @@ struct request_control {
     char rest[sizeof(struct control_head) + sizeof(struct credentials) + 16 * sizeof(int)];
 };
 
-/* Takes descriptors and sender out of the ancillary data; returns the number of descriptors. */
+/* Takes descriptors and sender out of the ancillary data; returns the number of descriptors that came. */
 static int unpack(const struct message *message, int *fds, struct credentials *sender) {
     const char *at = message->control, *end = at + message->control_length;
     int count = 0;
@@ -99,10 +106,10 @@ static int unpack(const struct message *message, int *fds, struct credentials *s
         if (head.length < sizeof head || head.length > (size_t)(end - at)) break;
         const char *data = at + sizeof head;
         size_t bytes = head.length - sizeof head;
-        if (head.level == SOCKET_LEVEL && head.type == RIGHTS)
-            for (size_t i = 0; i + sizeof(int) <= bytes && count < LAUNCH_FDS; i += sizeof(int))
-                __builtin_memcpy(&fds[count++], data + i, sizeof(int));
-        if (head.level == SOCKET_LEVEL && head.type == CREDENTIALS && bytes >= sizeof *sender)
+        if (head.level == SOL_SOCKET && head.type == SCM_RIGHTS)
+            for (size_t i = 0; i + sizeof(int) <= bytes; i += sizeof(int), count++)
+                if (count < LAUNCH_FDS) __builtin_memcpy(&fds[count], data + i, sizeof(int));
+        if (head.level == SOL_SOCKET && head.type == SCM_CREDENTIALS && bytes >= sizeof *sender)
             __builtin_memcpy(sender, data, sizeof *sender);
         size_t step = (head.length + sizeof(size_t) - 1) & ~(sizeof(size_t) - 1);
         if (step > (size_t)(end - at)) break;
@@ -114,18 +121,18 @@ static int unpack(const struct message *message, int *fds, struct credentials *s
 static void serve_one(void) {
     struct launch_request request = {0};
     struct request_control control = {0};
-    struct io_vector part = {&request, sizeof request};
+    struct iovec part = {&request, sizeof request};
     struct message message = {NULL, 0, &part, 1, &control, sizeof control, 0};
     struct credentials sender = {0, ~0u, ~0u};
     int fds[LAUNCH_FDS];
     at_step(STEP_REQUEST);
-    long bytes = sys(__NR_recvmsg, KEEPER_REQUESTS, &message, CLOEXEC_FDS | DONT_WAIT);
+    long bytes = sys(__NR_recvmsg, KEEPER_REQUESTS, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (bytes == -EINTR || bytes == -EAGAIN) return;
     if (bytes <= 0) leave(0);   /* the wrapper closed its end: it is done, or dead */
     int count = unpack(&message, fds, &sender);
     /* A wrapper that changed its user since it started us must not go on commanding a keeper of its old user. */
     if (sender.uid != (unsigned)sys(__NR_getuid) || sender.gid != (unsigned)sys(__NR_getgid)) leave(1);
-    if (bytes == (long)sizeof request && !(message.flags & TRUNCATED) && count == LAUNCH_FDS &&
+    if (bytes == (long)sizeof request && !(message.flags & (MSG_TRUNC | MSG_CTRUNC)) && count == LAUNCH_FDS &&
         request.version == WIRE_VERSION)
         launch(&request, fds);
     else
@@ -133,37 +140,42 @@ static void serve_one(void) {
     sys(__NR_close_range, FIRST_FREE, ~0u, 0);
 }
 
+/* A keeper that could not be killed by its wrapper's end must not be: no answer, no job. */
+static void must(long result) {
+    if (result < 0) leave(1);
+}
+
 /* The kernel kills us by SIGKILL the moment the wrapper's end of this pipe closes. A poll cannot do that: a stopped
  * process polls nothing, and would stay behind. PR_SET_PDEATHSIG cannot either: it follows the wrapper's *thread*
  * that spawned us, and API users spawn from threads that end. (fcntl(2), F_SETSIG; pipe_release in fs/pipe.c.) */
 static void die_with_wrapper(void) {
-    struct file_owner me = {OWNER_PID, (int)sys(__NR_getpid)};
-    sys(__NR_fcntl, KEEPER_WRAPPER_LIFE, F_SETOWN_EX, &me);
-    sys(__NR_fcntl, KEEPER_WRAPPER_LIFE, SET_SIGNAL, SIG_KILL);
-    sys(__NR_fcntl, KEEPER_WRAPPER_LIFE, F_SETFL, ASYNC_FLAG | O_NONBLOCK);
+    struct f_owner_ex me = {F_OWNER_PID, (int)sys(__NR_getpid)};
+    must(sys(__NR_fcntl, KEEPER_WRAPPER_LIFE, F_SETOWN_EX, &me));
+    must(sys(__NR_fcntl, KEEPER_WRAPPER_LIFE, F_SETSIG, SIGKILL));
+    must(sys(__NR_fcntl, KEEPER_WRAPPER_LIFE, F_SETFL, FASYNC | O_NONBLOCK));
 }
 
 static void ignore_signals(void) {
-    static const int ignored[] = {SIG_HUP, SIG_INT, SIG_QUIT, SIG_PIPE, SIG_TERM, SIG_CHLD, SIG_TSTP, SIG_TTIN, SIG_TTOU};
-    struct signal_action action = {(void *)1 /* SIG_IGN */, 0, NULL, 0};
+    static const int ignored[] = {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGCHLD, SIGTSTP, SIGTTIN, SIGTTOU};
+    const struct sigaction action = {.sa_handler = SIG_IGN};
     for (unsigned i = 0; i < sizeof ignored / sizeof *ignored; i++)
-        sys(__NR_rt_sigaction, ignored[i], &action, NULL, 8);
+        sys(__NR_rt_sigaction, ignored[i], &action, NULL, SIGNAL_SET_BYTES);
 }
 
 void keeper_main(void) {
-    int lifeline[2];
+    int lifeline[2] = {-1, -1};
     /* SIGCHLD ignored: the kernel reaps a dead init at once, so that nobody takes its number for a living one. */
     ignore_signals();
-    sys(__NR_close_range, LIFELINE_READ, ~0u, 0);
+    must(sys(__NR_close_range, LIFELINE_READ, ~0u, 0));
     sys(__NR_prctl, PR_SET_NAME, "contain-keeper");
-    if (sys(__NR_pipe2, lifeline, O_CLOEXEC) < 0 || lifeline[0] != LIFELINE_READ || lifeline[1] != LIFELINE_WRITE)
-        leave(1);
+    must(sys(__NR_pipe2, lifeline, O_CLOEXEC));
+    if (lifeline[0] != LIFELINE_READ || lifeline[1] != LIFELINE_WRITE) leave(1);    /* one of 0 to 5 was missing */
     die_with_wrapper();
     sys(__NR_chdir, "/");
     for (;;) {
         /* POLLHUP of the life pipe covers the moment before die_with_wrapper: an end that closed earlier sends no
          * signal. The pidfd covers a wrapper whose forked child still holds both other ends. */
-        struct poll_fd fds[] = {{KEEPER_REQUESTS, POLL_IN, 0}, {KEEPER_WRAPPER, POLL_IN, 0}, {KEEPER_WRAPPER_LIFE, 0, 0}};
+        struct pollfd fds[] = {{KEEPER_REQUESTS, POLLIN, 0}, {KEEPER_WRAPPER, POLLIN, 0}, {KEEPER_WRAPPER_LIFE, 0, 0}};
         if (poll_fds(fds, 3, -1) <= 0) continue;
         if (fds[1].revents || fds[2].revents) leave(0);
         if (fds[0].revents) serve_one();

@@ -43,12 +43,14 @@ static struct failure map_ids(const struct job *job) {
     return none;
 }
 
-/* The keeper's descriptors go first: its lifeline hangs up only when no write end is left, and ours would count. */
+/* The keeper's descriptors go first: its lifeline hangs up only when no write end is left, and ours would count. The
+ * directory is ours by fchdir; its descriptor belongs to the host's mounts, which it would hold and lead out to. */
 static struct failure detach(struct job *job) {
     at_step(STEP_DETACH);
     sys(__NR_close, job->lifeline + 1);
     sys(__NR_close, KEEPER_REQUESTS);
     sys(__NR_close, KEEPER_WRAPPER_LIFE);
+    sys(__NR_close, job->directory);
     long result = sys(__NR_setsid);
     sys(__NR_prctl, PR_SET_NAME, "contain-init");
     return result < 0 ? failed(STEP_DETACH, result) : none;
@@ -74,15 +76,15 @@ static struct failure mount_proc(struct job *job) {
 static struct failure drop_capabilities(void) {
     static const unsigned dropped[] = {CAP_SYS_PTRACE, CAP_SYS_BOOT};
     struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct data[2];
+    struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
     at_step(STEP_CAPABILITIES);
     long result = sys(__NR_capget, &head, data);
     if (result < 0) return failed(STEP_CAPABILITIES, result);
     for (unsigned i = 0; i < sizeof dropped / sizeof *dropped; i++) {
-        /* EPERM: no CAP_SETPCAP. Then the bounding set stays, and so must what a root user could regain by an exec:
-         * only a caller without any such capability may go on. */
+        /* EPERM: no CAP_SETPCAP. That is good enough only where there is nothing to drop. */
         result = sys(__NR_prctl, PR_CAPBSET_DROP, dropped[i], 0, 0, 0);
-        if (result < 0 && (data[0].permitted & (1u << dropped[i]))) return failed(STEP_CAPABILITIES, result);
+        if (result < 0 && sys(__NR_prctl, PR_CAPBSET_READ, dropped[i], 0, 0, 0) != 0)
+            return failed(STEP_CAPABILITIES, result);
         data[0].effective &= ~(1u << dropped[i]);
         data[0].permitted &= ~(1u << dropped[i]);
         data[0].inheritable &= ~(1u << dropped[i]);
@@ -98,7 +100,7 @@ static void random_first_pid(void) {
     char text[8];
     int at = 0;
     at_step(STEP_FIRST_PID);
-    sys(__NR_getrandom, &seed, sizeof seed, 1 /* GRND_NONBLOCK */);
+    sys(__NR_getrandom, &seed, sizeof seed, GRND_NONBLOCK);
     unsigned first = 300 + seed % 29000u;
     for (unsigned unit = 10000; unit; unit /= 10)
         if (first >= unit || at) text[at++] = (char)('0' + first / unit % 10);
@@ -109,11 +111,12 @@ static void random_first_pid(void) {
 /* Default dispositions for us and, through the clone, for the command; all blocked for us: the loop reads a
  * signalfd. (A PID 1 is not ended by a signal that it has no handler for.) */
 static void reset_signals(void) {
-    struct signal_action action = {NULL, 0, NULL, 0};
-    unsigned long all = ~0UL;
+    const struct sigaction action = {.sa_handler = SIG_DFL};
+    const unsigned long all = ~0UL;
     at_step(STEP_SIGNALS);
-    sys(__NR_rt_sigprocmask, 2 /* SIG_SETMASK */, &all, NULL, 8);
-    for (int number = 1; number <= SIGNALS; number++) sys(__NR_rt_sigaction, number, &action, NULL, 8);
+    sys(__NR_rt_sigprocmask, SIG_SETMASK, &all, NULL, SIGNAL_SET_BYTES);
+    for (int number = 1; number <= SIGNALS; number++)
+        sys(__NR_rt_sigaction, number, &action, NULL, SIGNAL_SET_BYTES);
 }
 
 struct failure set_up(struct job *job) {
@@ -132,16 +135,16 @@ struct failure set_up(struct job *job) {
 struct failure arm_death_signal(void) {
     int armed = 0;
     at_step(STEP_DEATH_SIGNAL);
-    long result = sys(__NR_prctl, PR_SET_PDEATHSIG, SIG_KILL, 0, 0, 0);
+    long result = sys(__NR_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (result == 0) result = sys(__NR_prctl, PR_GET_PDEATHSIG, &armed, 0, 0, 0);
-    if (result == 0 && armed != SIG_KILL) result = -EPROTO;
+    if (result == 0 && armed != SIGKILL) result = -EPROTO;
     return result < 0 ? failed(STEP_DEATH_SIGNAL, result) : none;
 }
 
 /* After arming: a parent that died before sends no signal any more. getppid() cannot tell, it is 0 in a new PID
  * namespace whoever lives. */
 struct failure parents_alive(const struct job *job) {
-    struct poll_fd fds[] = {{job->lifeline, 0, 0}, {job->wrapper, POLL_IN, 0}};
+    struct pollfd fds[] = {{job->lifeline, 0, 0}, {job->wrapper, POLLIN, 0}};
     at_step(STEP_PARENTS);
     return poll_fds(fds, 2, 0) == 0 ? none : failed(STEP_PARENTS, -ESRCH);
 }

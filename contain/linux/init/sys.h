@@ -12,12 +12,20 @@
 #include <linux/capability.h>
 #include <linux/close_range.h>
 #include <linux/fcntl.h>
+#include <linux/mman.h>
 #include <linux/mount.h>
 #include <linux/prctl.h>
+#include <linux/random.h>
 #include <linux/resource.h>
 #include <linux/sched.h>
+#include <linux/time.h>
+#include <linux/time_types.h>
+#include <linux/uio.h>
 #include <linux/wait.h>
 #include <asm/errno.h>
+#include <asm/poll.h>
+#include <asm/signal.h>
+#include <asm/socket.h>
 #include <asm/unistd.h>
 
 #define EXPORT __attribute__((used))
@@ -80,46 +88,33 @@ static inline long clone_onto(unsigned long flags, void *stack_top, void (*entry
 #define sys_5(n, a, b, c, d, e) sys6(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
 #define sys_6(n, a, b, c, d, e, f) sys6(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
-/* What the kernel's own headers do not give to user space, in the kernel's layout for both machines. */
-struct poll_fd { int fd; short events, revents; };
-struct time_spec { long s, ns; };
-struct io_vector { const void *base; size_t length; };
-struct message { void *name; int name_length; struct io_vector *parts; size_t part_count;
+/* What the kernel's own headers do not give to user space: the layouts of struct user_msghdr, cmsghdr and ucred in
+ * include/linux/socket.h, alike on both machines. Everything else is used as <linux/...> and <asm/...> have it. */
+struct message { void *name; int name_length; struct iovec *parts; size_t part_count;
                  void *control; size_t control_length; unsigned flags; };
 struct control_head { size_t length; int level, type; };
 struct credentials { int pid; unsigned uid, gid; };
-struct signal_action { void *handler; unsigned long flags; void *restorer; unsigned long mask; };
-struct resource_usage { long user_s, user_us, system_s, system_us, max_rss_kb, other[13]; };
-struct file_owner { int type, pid; };
 
-#define POLL_IN 1
-#define SOCKET_LEVEL 1          /* SOL_SOCKET */
-#define RIGHTS 1                /* SCM_RIGHTS */
-#define CREDENTIALS 2           /* SCM_CREDENTIALS */
-#define DONT_WAIT 0x40          /* MSG_DONTWAIT */
-#define NO_SIGNAL 0x4000        /* MSG_NOSIGNAL */
-#define CLOEXEC_FDS 0x40000000  /* MSG_CMSG_CLOEXEC */
-#define TRUNCATED (0x20 | 0x8)  /* MSG_TRUNC | MSG_CTRUNC */
+_Static_assert(sizeof(struct message) == 56 && offsetof(struct message, parts) == 16 &&
+               offsetof(struct message, control) == 32 && offsetof(struct message, flags) == 48, "struct user_msghdr");
+_Static_assert(sizeof(struct control_head) == 16 && sizeof(struct credentials) == 12, "cmsghdr, ucred");
+_Static_assert(sizeof(long) == 8 && sizeof(struct sigaction) == 32 && sizeof(sigset_t) == 8, "a 64-bit machine");
+
+#define SCM_RIGHTS 1
+#define SCM_CREDENTIALS 2
+#define MSG_CTRUNC 0x8
+#define MSG_TRUNC 0x20
+#define MSG_DONTWAIT 0x40
+#define MSG_NOSIGNAL 0x4000
+#define MSG_CMSG_CLOEXEC 0x40000000
+#define SEEK_END 2
 #define SIGNALS 64
-#define SIG_HUP 1
-#define SIG_INT 2
-#define SIG_QUIT 3
-#define SIG_KILL 9
-#define SIG_PIPE 13
-#define SIG_TERM 15
-#define SIG_CHLD 17
-#define SIG_CONT 18
-#define SIG_TSTP 20
-#define SIG_TTIN 21
-#define SIG_TTOU 22
-#define OWNER_PID 1             /* F_OWNER_PID */
-#define SET_SIGNAL 10           /* F_SETSIG */
-#define ASYNC_FLAG 020000       /* O_ASYNC */
+#define SIGNAL_SET_BYTES 8
 
 static inline long now_ms(void) {
-    struct time_spec t;
-    sys(__NR_clock_gettime, 1 /* CLOCK_MONOTONIC */, &t);
-    return t.s * 1000 + t.ns / 1000000;
+    struct __kernel_timespec t = {0, 0};
+    sys(__NR_clock_gettime, CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 static inline NORETURN void leave(int status) {
@@ -127,9 +122,9 @@ static inline NORETURN void leave(int status) {
 }
 
 /* poll(2) by ppoll, which both machines have; -1 waits for ever. The kernel may be interrupted: callers loop. */
-static inline long poll_fds(struct poll_fd *fds, unsigned long count, long timeout_ms) {
-    struct time_spec t = {timeout_ms / 1000, timeout_ms % 1000 * 1000000};
-    return sys(__NR_ppoll, fds, count, timeout_ms < 0 ? NULL : &t, NULL, 8);
+static inline long poll_fds(struct pollfd *fds, unsigned long count, long timeout_ms) {
+    struct __kernel_timespec t = {timeout_ms / 1000, timeout_ms % 1000 * 1000000};
+    return sys(__NR_ppoll, fds, count, timeout_ms < 0 ? NULL : &t, NULL, SIGNAL_SET_BYTES);
 }
 
 #endif
