@@ -16,6 +16,9 @@ MOST = 64
 
 ENDED_STATES = ("Z", "X")
 
+LAST_WAITS = ("do_wait", "zap_pid_ns_processes")
+"""Where an init sleeps that has been killed and has others to outlive; a living one only ever polls."""
+
 
 class _Process:
     """One process, as /proc shows it now. Raises OSError when it is gone."""
@@ -81,6 +84,8 @@ def _why(
     inside: set[int],
     wchan: str | None,
     freezer: str | None,
+    *,
+    is_init: bool,
 ) -> str:
     if process.tracer is not None and process.tracer not in inside:
         tracer = everyone.get(process.tracer)
@@ -97,6 +102,8 @@ def _why(
         return "stopped"
     if process.state in ENDED_STATES:
         return "ended, and waits to be reaped"
+    if is_init and wchan in LAST_WAITS:
+        return "killed, and waits for the others to end"
     return "alive"
 
 
@@ -122,7 +129,7 @@ def members(init_pid: int, namespace: int) -> tuple[Blocker, ...]:
                 wchan=wchan,
                 tracer=process.tracer,
                 freezer=freezer,
-                why=_why(process, everyone, inside, wchan, freezer),
+                why=_why(process, everyone, inside, wchan, freezer, is_init=pid == init_pid),
             )
         )
     return tuple(found)
