@@ -172,11 +172,12 @@ def _settle(store: Store, backend: Backend, receipt: Receipt, *, finish: bool) -
         )
         return Finding(id=receipt.id, state=HELD, receipt=receipt, held=held)
     observation = backend.observe(receipt.proof)
-    if observation.state == "live":
+    was_alive = observation.state == "live"
+    if was_alive:
         wait_s = FINISH_S if finish else DYING_S
         observation = backend.finish(receipt.proof, wait_s, kill=finish)
     if observation.gone:
-        return _release(store, receipt, observation, killed=finish)
+        return _release(store, receipt, observation, killed=finish and was_alive)
     return _keep(backend, receipt, observation)
 
 
