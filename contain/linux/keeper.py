@@ -16,6 +16,9 @@ from contain.linux import channel, native
 ANSWER_S = 5.0
 """A keeper answers in a tenth of a millisecond; one that is stopped never does, and no wait may be unbounded."""
 
+CLOSE_S = 1.0
+"""A keeper is dead some microseconds after its lifeline closes."""
+
 ABOVE_STDIO = 10
 
 RESETTABLE = [number for number in range(1, signal.NSIG) if number not in (32, 33)]
@@ -139,11 +142,15 @@ class Keeper:
         return _readable(self.pidfd, time.monotonic() + wait_s)
 
     def close(self) -> None:
-        """Ends the keeper, and with it every init of this process, and reaps it."""
+        """Ends the keeper, and with it every init of this process, and reaps it.
+
+        One that is frozen, or traced from outside, is dead only when it is let go: it is left to that.
+        """
         self._requests.close()
         os.close(self._life)  # the kernel kills the keeper, were it stopped
+        self.lost(CLOSE_S)
         try:
-            os.waitpid(self.pid, 0)
+            os.waitpid(self.pid, os.WNOHANG)
         except ChildProcessError:
             pass  # a host that ignores SIGCHLD: the kernel has reaped it
         os.close(self.pidfd)
