@@ -101,6 +101,19 @@ class Containment(Protocol):
         """Lets go of every descriptor. A containment that still lives is killed by that."""
 
 
+class Launch(Protocol):
+    """A containment on its way."""
+
+    def ready(self) -> Containment:
+        """Waits, bounded, until it is proven and its command waits at the gate.
+
+        Raises NamespacesDenied or SetupFailed; then nothing is left.
+        """
+
+    def close(self) -> None:
+        """Gives it up; nothing is left. Does nothing after ``ready``."""
+
+
 class Backend(Protocol):
     """One platform."""
 
@@ -113,10 +126,10 @@ class Backend(Protocol):
     def start(self) -> None:
         """Starts what launches need, so that it is ready when the first request has been read."""
 
-    def prepare(self, job: Job) -> Containment:
-        """Launches a containment whose command waits at the gate. Bounded in time.
+    def launch(self, job: Job) -> Launch:
+        """Begins to launch a containment whose command will wait at the gate. Never waits.
 
-        Raises ImpossibleRequest, NamespacesDenied, TierTooWeak or SetupFailed; then nothing is left.
+        Raises ImpossibleRequest, TierTooWeak or SetupFailed; then nothing is left.
         """
 
     def observe(self, proof: NamespaceInit) -> Observation:

@@ -167,3 +167,6 @@ _SCALARS: dict[str, Reader] = {
     "float": _float,
 }
 _COLUMNS: dict[type[Fact], tuple[Column, ...]] = {}
+# At import, when a wrapper still waits for its request, and not in the middle of the first launch.
+_columns(Receipt)
+_columns(facts.NamespaceInit)

@@ -68,14 +68,22 @@ class Directory:
         for name in replaced:
             self.drop(name)
 
-    def put(self, name: str, temporary: str, data: bytes) -> None:
+    def create(self, temporary: str) -> int:
+        """Return a new, empty temporary file, for `put` to take over. Raises `Unwritable`."""
+        try:
+            return self._create(temporary)
+        except OSError as error:
+            raise Unwritable.of(error, "create", temporary) from error
+
+    def put(self, name: str, temporary: str, data: bytes, created: int | None = None) -> None:
         """Make `data` appear as `name`, whole or not at all. Durable with the next `sync_names`.
 
-        Raises `Unwritable`; then the older file of that name, if any, is untouched.
+        `created` is what `create` returned for this temporary; it is closed here. Raises
+        `Unwritable`; then the older file of that name, if any, is untouched.
         """
         step = "create"
         try:
-            fd = self._create(temporary)
+            fd = self._create(temporary) if created is None else created
             try:
                 step = "write"
                 _write_all(fd, data)

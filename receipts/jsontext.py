@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SPACE = " \t\n\r"
+NO_OPTIONS = (False, False, False)  # sort_keys, skipkeys, allow_nan
 ENDLESS = (float("inf"), float("-inf"))
 
 
@@ -30,7 +31,7 @@ class _Context:
         self.memo: dict[str, str] = {}
 
 
-def _no_constant(name: str) -> Any:  # noqa: ANN401 - never returns
+def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
@@ -49,7 +50,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def loads(text: str) -> Any:  # noqa: ANN401 - any JSON value
+def loads(text: str) -> Any:
     """Return the value of one JSON document: strictly JSON, and no key twice in an object.
 
     Raises `ValueError` for anything else, also for one that is nested too deep.
@@ -105,6 +106,4 @@ else:
     _scan = fast.make_scanner(_Context(_no_duplicates))
     # As json.encoder calls it: markers, default, encoder, indent, both separators, sort_keys, skipkeys, allow_nan.
     # No markers: a value that holds itself is a RecursionError then, and no state outlives a failed call.
-    _encode = fast.make_encoder(
-        None, _no_default, fast.encode_basestring_ascii, None, ":", ",", False, False, False
-    )
+    _encode = fast.make_encoder(None, _no_default, fast.encode_basestring_ascii, None, ":", ",", *NO_OPTIONS)

@@ -24,6 +24,7 @@ States (names in brackets; `held` returns to itself, or becomes released when so
                host waits between)          drained at once)
 
     transition                   method    file calls
+    nothing  -> nothing          claim     create .tmp: an empty file under a name that is no receipt
     nothing  -> prepared|running prepare   write .tmp, fsync, rename, fsync directory
     prepared -> running          running   rename, fsync directory
     any      -> exited           exited    write .tmp, fsync, rename, fsync directory, unlink older names
@@ -35,6 +36,8 @@ In [exited] the outcome is the truth and the tree may live. In [json] the last w
 """
 
 from __future__ import annotations
+
+import os
 
 from receipts import prune as pruning
 from receipts.batch import Batch
@@ -67,6 +70,22 @@ class Store:
         self.directory = Directory(dir_fd, path, full=full)
         self.path = path
         self.open_batch: Batch | None = None
+        self._claimed: dict[str, int] = {}
+
+    def claim(self, job_id: str) -> None:
+        """Make the file of the job's first receipt, still empty and without a name that counts.
+
+        It saves `prepare` that time, where there is something to wait for. Raises `Duplicate` and `Unwritable`.
+        """
+        self._refuse_used(job_id)
+        self._claimed[job_id] = self.directory.create(name_of(job_id, TEMPORARY))
+
+    def disclaim(self, job_id: str) -> None:
+        """Drop what was claimed and not prepared, if anything."""
+        fd = self._claimed.pop(job_id, None)
+        if fd is not None:
+            os.close(fd)
+            self.directory.drop(name_of(job_id, TEMPORARY))
 
     def prepare(self, receipt: Receipt) -> None:
         """Write the first receipt of a job: state prepared, or running where no host waits between the two.
@@ -74,12 +93,8 @@ class Store:
         Raises `Duplicate` where the id has any receipt, `Unwritable` where the file system refuses.
         """
         suffix = _suffix(receipt, "prepared", "running")
-        try:
-            used = self._standing(receipt.id)
-        except OSError as error:
-            raise Unwritable.of(error, "look", name_of(receipt.id, suffix)) from error
-        if used:
-            raise Duplicate(f"{receipt.id} has a receipt already: {used[-1]}")
+        if receipt.id not in self._claimed:
+            self._refuse_used(receipt.id)
         self._put(receipt, suffix)
 
     def running(self, receipt: Receipt) -> Receipt:
@@ -143,9 +158,18 @@ class Store:
         """
         return pruning.prune(self, now, max_age_s, max_count)
 
+    def _refuse_used(self, job_id: str) -> None:
+        try:
+            used = self._standing(job_id)
+        except OSError as error:
+            raise Unwritable.of(error, "look", job_id) from error
+        if used:
+            raise Duplicate(f"{job_id} has a receipt already: {used[-1]}")
+
     def _put(self, receipt: Receipt, suffix: str) -> None:
         job_id = check_id(receipt.id)
-        self.directory.put(name_of(job_id, suffix), name_of(job_id, TEMPORARY), dumps(receipt))
+        temporary, claimed = name_of(job_id, TEMPORARY), self._claimed.pop(job_id, None)
+        self.directory.put(name_of(job_id, suffix), temporary, dumps(receipt), claimed)
         self._settle([name_of(job_id, older) for older in MOVES[: MOVES.index(suffix)]])
 
     def _settle(self, replaced: list[str]) -> None:

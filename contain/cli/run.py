@@ -116,19 +116,19 @@ def _session(
     except Unwritable as error:
         raise ReceiptUnwritable(str(error), advice="Free space there, or give another DIR.") from None
     with lock:
-        containment = backend.prepare(request.job)
+        life = Life(request, backend, store, HostAdapter(), say)
         try:
-            life = Life(request, containment, store, HostAdapter(), say)
-            carry(life.run(), host, signals, containment)
+            carry(life, host, signals)
         except Duplicate:
-            # Found when the first receipt was to be written: the containment, whose gate never opened, goes again.
             raise DuplicateJob(
                 f"The id {job_id} has a receipt already.",
                 advice="Choose a new id for every job; contain inspect shows the old one.",
                 state="Nothing of the new job ran.",
             ) from None
-        finally:
-            containment.close()
+        except Unwritable as error:
+            raise ReceiptUnwritable(
+                f"A receipt could not be written ({error}).", advice="Free space there, or give another DIR."
+            ) from None
     if hash(job_id) % PRUNE_ONE_IN == 0:
         _prune(store)
     if life.error is not None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
     from contain.adapter import BudgetAdapter
-    from contain.backend import Containment, Event
+    from contain.backend import Backend, Containment, Event
     from contain.errors import ContainError
     from contain.protocol import Request
     from receipts import Store
@@ -48,13 +48,16 @@ DRAIN_S = 5.0
 class Life:
     """The state of one job on its way. ``run`` is the way; the rest are its steps, in order."""
 
+    containment: Containment
+    """Set when ``run`` has been advanced for the first time."""
+
     def __init__(
-        self, request: Request, containment: Containment, store: Store, adapter: BudgetAdapter, say: Say
+        self, request: Request, backend: Backend, store: Store, adapter: BudgetAdapter, say: Say
     ) -> None:
         """``say`` takes replies without their id. The job's lock is held by the caller, from before to after."""
         self._job = request.job
         self._spelled_id = request.spelled_id
-        self._containment = containment
+        self._backend = backend
         self._store = store
         self._adapter = adapter
         self._say = say
@@ -74,20 +77,26 @@ class Life:
         self._settle_at_s: float | None = None
         self._kill_at_s: float | None = None
         self._held_at_s: float | None = None
-        self._receipt = Receipt(
-            id=self._job.id,
-            permit_id=self._job.permit_id,
-            state=PREPARED,
-            tier=containment.tier,
-            command=os.path.basename(self._job.command),
-            wrapper_pid=os.getpid(),
-            created_at=time.time(),
-            proof=containment.proof,
-            ran=False,
-        )
+        self._receipt: Receipt
 
     def run(self) -> Steps:
-        """The whole life. Ends when the last reply is said; ``error`` then says what went wrong, if anything did."""
+        """The whole life. Ends when the last reply is said; ``error`` then says what went wrong, if anything did.
+
+        Raises what ``launch`` and ``ready`` of the backend raise, Duplicate and Unwritable: nothing is left then.
+        """
+        launch = self._backend.launch(self._job)
+        try:
+            self._store.claim(self._job.id)  # the file is made while the init sets itself up
+            self.containment = launch.ready()
+            try:
+                yield from self._live()
+            finally:
+                self.containment.close()
+        finally:
+            launch.close()
+            self._store.disclaim(self._job.id)
+
+    def _live(self) -> Steps:
         try:
             self._prepare()
             self._on_disk = True
@@ -106,6 +115,17 @@ class Life:
             self._finish()
 
     def _prepare(self) -> None:
+        self._receipt = Receipt(
+            id=self._job.id,
+            permit_id=self._job.permit_id,
+            state=PREPARED,
+            tier=self.containment.tier,
+            command=os.path.basename(self._job.command),
+            wrapper_pid=os.getpid(),
+            created_at=time.time(),
+            proof=self.containment.proof,
+            ran=False,
+        )
         self._store.prepare(self._receipt)
         self._say(
             {
@@ -120,7 +140,7 @@ class Life:
     def _start(self) -> None:
         """``running`` is durable before the gate opens, so no command ever ran untold."""
         self._receipt = self._store.running(self._receipt).replace(ran=True)
-        if not self._containment.open_gate():
+        if not self.containment.open_gate():
             self._receipt = self._receipt.replace(ran=False)
             self._stop_now(by="")
             return
@@ -201,7 +221,7 @@ class Life:
             self._stop_now(by=abort.by)
             return
         self._last_signal = self._last_signal or "TERM"
-        self._containment.cancel(abort.grace_ms)
+        self.containment.cancel(abort.grace_ms)
         kill_at_s = time.monotonic() + abort.grace_ms / 1000 + MARGIN_S
         self._kill_at_s = (
             kill_at_s if self._kill_at_s is None or self._abort is abort else min(self._kill_at_s, kill_at_s)
@@ -212,7 +232,7 @@ class Life:
         if self._abort is None and by:
             self._abort = Abort(cause="refused", by=by)
         if not self._drained:
-            self._containment.kill()
+            self.containment.kill()
             self._last_signal = "KILL"
         self._kill_at_s = None
         if self._held_at_s is None:
@@ -232,7 +252,7 @@ class Life:
 
     def _name_leftovers(self) -> None:
         """Something outlives the command: the command's end goes to disk on its own, and is said."""
-        left = [member for member in self._containment.members()[1:] if member.state not in ("Z", "X")]
+        left = [member for member in self.containment.members()[1:] if member.state not in ("Z", "X")]
         if left:
             names = tuple(member.name for member in left)
             self._leftovers = Leftovers(count=len(left), names=names, signal=self._last_signal)
@@ -256,7 +276,7 @@ class Life:
         # Whoever asked for an end after the command's own was too late to be its cause.
         abort = self._abort if self._ended is None else self._abort_at_end
         outcome = verdict.outcome(
-            self._ended, self._broke, abort, self._job.limits, self._containment, drained=self._drained
+            self._ended, self._broke, abort, self._job.limits, self.containment, drained=self._drained
         )
         asked = self._abort is not None or self._leftovers is not None
         return outcome.replace(last_signal=self._last_signal if asked else None)
@@ -289,7 +309,7 @@ class Life:
             reason=f"The tree was not proven empty within {DRAIN_S:g} s of SIGKILL.",
             owner="contain inspect",
             advice="Remove what is named as in the way; then contain inspect releases it, or --finish ends it.",
-            blockers=self._containment.members(),
+            blockers=self.containment.members(),
         )
         self.error = self.error or ContainmentHeld(
             held.reason, advice=held.advice, state="The receipt is held."

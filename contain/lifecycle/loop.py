@@ -15,9 +15,10 @@ from contain.protocol import LineReader, line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Mapping
 
     from contain.backend import Containment, Event
+    from contain.lifecycle.life import Life
     from contain.protocol import Request
 
 READ_BYTES = 65536
@@ -134,15 +135,14 @@ class Host:
             self._lost.append(self._end("reader-gone"))
 
 
-def carry(
-    life: Generator[float | None, Event, None], host: Host, signals: Signals, containment: Containment
-) -> None:
+def carry(life: Life, host: Host, signals: Signals) -> None:
     """Runs a life to its end. Everything that happens reaches it in the order in which the descriptors are polled."""
+    way = life.run()
     try:
-        wait_until_s = next(life)
+        wait_until_s = next(way)
         while True:
-            for event in _happened(host, signals, containment, wait_until_s):
-                wait_until_s = life.send(event)
+            for event in _happened(host, signals, life.containment, wait_until_s):
+                wait_until_s = way.send(event)
     except StopIteration:
         return
 

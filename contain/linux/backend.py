@@ -8,18 +8,17 @@ import resource
 import signal
 
 from contain.backend import Observation
-from contain.errors import ImpossibleRequest, SetupFailed, TierTooWeak
+from contain.errors import ImpossibleRequest, TierTooWeak
 from contain.job import TIERS, Limits, check_bytes
 from contain.linux import birth, census, cgroup, channel, host, native, process, procfs
-from contain.linux.containment import NamespaceContainment
-from contain.linux.keeper import Denied, Keeper
+from contain.linux.keeper import Keeper
+from contain.linux.launch import NamespaceLaunch
 from receipts import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from contain.backend import Containment
     from contain.job import Job
     from receipts import Blocker, NamespaceInit
 
@@ -75,7 +74,7 @@ class LinuxBackend:
             self._keeper = None
             os.close(self._null)
 
-    def prepare(self, job: Job) -> Containment:
+    def launch(self, job: Job) -> NamespaceLaunch:
         """See contain.backend.Backend."""
         if job.require_tier is not None and TIERS.index(job.require_tier) > TIERS.index("namespace"):
             raise TierTooWeak(f"There is no tier {job.require_tier} here.", advice="Ask for namespace.")
@@ -83,34 +82,26 @@ class LinuxBackend:
         assert self._keeper is not None  # for mypy
         limits = _resource_limits(job.limits)
         block = _command_block(job, limits)
-        opened: list[int] = []
-        ours: list[int] = []
+        given: list[int] = []
         control, theirs = channel.pair()
+        gate_read, gate_write = os.pipe()
         try:
-            opened.append(theirs.detach())
-            gate_read, gate_write = os.pipe()
-            opened.append(gate_read)
-            ours.append(gate_write)
-            opened += [_sealed(block), _directory(job)]
-            launched = self._keeper.launch(
+            given += [theirs.detach(), gate_read]
+            given += [_sealed(block)]
+            given += [_directory(job)]
+            self._keeper.ask(
                 native.launch_request(job.grace_ms, job.kill_ms, self._umask, job.limits.nice, limits),
-                [*opened, self._null, self._output, self._output],
+                [*given, self._null, self._output, self._output],
             )
-            return NamespaceContainment(self._keeper, launched, control, ours.pop(), self._memory)
-        except Denied as denied:
-            control.close()
-            raise host.explain(denied) from None
-        except SetupFailed as failed:
-            control.close()
-            if failed.step in host.NAMESPACE_STEPS and failed.detail is not None:
-                raise host.explain(Denied(failed.step, int(failed.detail))) from None
-            raise
         except BaseException:
             control.close()
+            os.close(gate_write)
             raise
         finally:
-            for fd in opened + ours:
+            # Our copies must go: the gate sees EOF, and we see the init's end, only when none is left.
+            for fd in given:
                 os.close(fd)
+        return NamespaceLaunch(self._keeper, control, gate_write, self._memory)
 
     def observe(self, proof: NamespaceInit) -> Observation:
         """See contain.backend.Backend."""

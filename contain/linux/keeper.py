@@ -112,30 +112,38 @@ class Keeper:
                 advice="Install contain on a file system without noexec, and for this machine's processor.",
             ) from None
 
-    def launch(self, request: bytes, fds: list[int]) -> Launched:
-        """Asks for one init. Raises Denied with the failing step, or SetupFailed for a keeper that is gone or deaf."""
-        data, pidfd, why = b"", -1, "it closed the connection"
+    def ask(self, request: bytes, fds: list[int]) -> None:
+        """Asks for one init; ``answer`` must follow. Raises SetupFailed for a keeper that is gone."""
         try:
             channel.send_fds(self._requests, request, fds)
-            if not _readable(self._requests.fileno(), time.monotonic() + ANSWER_S):
-                raise SetupFailed(
-                    f"The keeper (pid {self.pid}) has not answered within {ANSWER_S:g} s.",
-                    step="clone",
-                    advice="Look whether something has stopped it (state T); then ask again.",
-                )
+        except OSError as error:
+            raise self._gone(str(error.strerror)) from None
+
+    def answer(self) -> Launched:
+        """The init that was asked for. Raises Denied, or SetupFailed for a keeper that is gone or deaf."""
+        if not _readable(self._requests.fileno(), time.monotonic() + ANSWER_S):
+            raise SetupFailed(
+                f"The keeper (pid {self.pid}) has not answered within {ANSWER_S:g} s.",
+                step="clone",
+                advice="Look whether something has stopped it (state T); then ask again.",
+            )
+        try:
             data, pidfd = channel.receive_fd(self._requests, native.REPLY_BYTES)
         except OSError as error:
-            why = str(error.strerror)
+            raise self._gone(str(error.strerror)) from None
         errno, step, pid = native.launch_reply(data) if len(data) == native.REPLY_BYTES else (0, "clone", 0)
         if errno:
             raise Denied(step, errno)
         if pidfd < 0:
-            raise SetupFailed(
-                f"The keeper (pid {self.pid}) is gone ({why}).",
-                step="clone",
-                advice="Ask again with a new contain run.",
-            )
+            raise self._gone("it closed the connection")
         return Launched(pid, pidfd)
+
+    def _gone(self, why: str) -> SetupFailed:
+        return SetupFailed(
+            f"The keeper (pid {self.pid}) is gone ({why}).",
+            step="clone",
+            advice="Ask again with a new contain run.",
+        )
 
     def lost(self, wait_s: float = 0.0) -> bool:
         """True when the keeper has ended, looking for up to ``wait_s``."""

@@ -41,6 +41,12 @@ STEP_EXEC: int = lib.STEP_EXEC
 
 GATE_BYTE = bytes([lib.GATE_OPEN])
 KEEPER_FDS: tuple[int, int, int] = (lib.KEEPER_REQUESTS, lib.KEEPER_WRAPPER, lib.KEEPER_WRAPPER_LIFE)
+# Looked up once, at import: a type that is named by text is parsed at its first use, in the middle of a launch.
+_REQUEST = ffi.typeof("struct launch_request *")
+_BLOCK = ffi.typeof("struct command_block *")
+_ORDER = ffi.typeof("struct order *")
+_REPORT = ffi.typeof("struct report *")
+_REPLY = ffi.typeof("struct launch_reply *")
 REPORT_BYTES: int = ffi.sizeof("struct report")
 REPLY_BYTES: int = ffi.sizeof("struct launch_reply")
 
@@ -49,7 +55,7 @@ def launch_request(
     leftovers_ms: int, kill_ms: int, umask: int, nice: int | None, limits: Mapping[int, tuple[int, int]]
 ) -> bytes:
     """A launch_request. ``limits``: resource number -> (soft, hard)."""
-    request = ffi.new("struct launch_request *")
+    request = ffi.new(_REQUEST)
     request.version = lib.WIRE_VERSION
     request.leftovers_ms = leftovers_ms
     request.kill_ms = kill_ms
@@ -64,19 +70,19 @@ def launch_request(
 
 def command_block(paths: list[bytes], args: list[bytes], variables: list[bytes]) -> bytes:
     """The content of the sealed memfd: head, then every string with its NUL."""
-    head = ffi.new("struct command_block *", (lib.WIRE_VERSION, len(paths), len(args), len(variables)))
+    head = ffi.new(_BLOCK, (lib.WIRE_VERSION, len(paths), len(args), len(variables)))
     return b"\0".join([bytes(ffi.buffer(head)) + paths[0], *paths[1:], *args, *variables, b""])
 
 
 def launch_reply(data: bytes) -> tuple[int, str, int]:
     """(errno, step, pid) of a launch_reply."""
-    reply: Any = ffi.from_buffer("struct launch_reply *", data)
+    reply: Any = ffi.from_buffer(_REPLY, data)
     return int(reply.error), STEPS.get(reply.step, "unknown"), int(reply.pid)
 
 
 def report(data: bytes) -> Any:
     """A report of the init, as a C struct."""
-    return ffi.from_buffer("struct report *", data)
+    return ffi.from_buffer(_REPORT, data)
 
 
 def arm_order() -> bytes:
@@ -90,7 +96,7 @@ def cancel_order(grace_ms: int) -> bytes:
 
 
 def _order(kind: int, signal: int, grace_ms: int) -> bytes:
-    return bytes(ffi.buffer(ffi.new("struct order *", (kind, signal, grace_ms, 0))))
+    return bytes(ffi.buffer(ffi.new(_ORDER, (kind, signal, grace_ms, 0))))
 
 
 def pidfs_handle(pidfd: int) -> str | None:

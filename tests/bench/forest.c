@@ -5,7 +5,7 @@ enum { TREES = 1000 };
 
 void _start(void) {
     for (int i = 0; i < TREES; i++) {
-        long pid = sys(__NR_clone, SIG_CHLD, 0, 0, 0, 0);
+        long pid = sys(__NR_clone, SIGCHLD, 0, 0, 0, 0);
         if (pid == 0) {
             if (i % 5 == 0) sys(__NR_setsid);
             for (;;) poll_fds(NULL, 0, -1);

@@ -10,7 +10,7 @@ from tests.project.tree import SHIPPED, module_name, parsed, python
 
 ONE_IMPORTER = {
     "contain.linux._native": "contain.linux.native",
-    "prctl": "contain.cli.main",
+    "prctl": "contain.linux.process",
 }
 """Each has at most one importer: what can break at import, breaks in one place."""
 

@@ -103,9 +103,9 @@ class NoNameSync(Directory):
 class InPlace(Directory):
     """Sabotage: a file appears under its name before it is whole."""
 
-    def put(self, name: str, temporary: str, data: bytes) -> None:
+    def put(self, name: str, temporary: str, data: bytes, created: int | None = None) -> None:
         """Write under the last name at once."""
-        del temporary
+        del temporary, created
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=self.fd)
         os.write(fd, data)
         self.sync(fd)
@@ -125,17 +125,17 @@ class EagerDrop(Directory):
 class GapBeforePut(Directory):
     """Sabotage: the older receipt goes before the newer one exists."""
 
-    def put(self, name: str, temporary: str, data: bytes) -> None:
+    def put(self, name: str, temporary: str, data: bytes, created: int | None = None) -> None:
         """Drop every older name first."""
         for suffix in ("prepared", "running", "exited"):
             self.drop(name.partition(".")[0] + "." + suffix)
-        super().put(name, temporary, data)
+        super().put(name, temporary, data, created)
 
 
 class Nothing(Directory):
     """Sabotage: nothing reaches the directory."""
 
-    def put(self, name: str, temporary: str, data: bytes) -> None:
+    def put(self, name: str, temporary: str, data: bytes, created: int | None = None) -> None:
         """Write nothing."""
 
     def rename(self, old: str, new: str) -> None:

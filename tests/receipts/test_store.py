@@ -305,6 +305,39 @@ def test_inv_08_a_used_id_is_refused(store: Store, home: Path, suffix: str) -> N
     assert store.find(job(2)) == prepared(2)
 
 
+@pytest.mark.parametrize("suffix", ["prepared", "running", "exited", "json"])
+def test_inv_08_a_used_id_cannot_be_claimed(store: Store, home: Path, suffix: str) -> None:
+    """A claim is refused as prepare is, and leaves nothing behind."""
+    put(home, 1, suffix, b"")
+    with pytest.raises(Duplicate):
+        store.claim(job(1))
+    assert names(home) == [f"{job(1)}.{suffix}"]
+
+
+def test_a_claim_is_no_receipt_and_becomes_one(store: Store, home: Path) -> None:
+    """A claimed file has no name that counts; prepare fills just that file, and gives it its name."""
+    store.claim(job(1))
+    assert store.find(job(1)) is None
+    assert store.ids() == []
+    claimed = (home / f".{job(1)}.tmp").stat().st_ino
+    store.prepare(prepared())
+    assert names(home) == [f"{job(1)}.prepared"]
+    assert (home / f"{job(1)}.prepared").stat().st_ino == claimed
+    assert store.find(job(1)) == prepared()
+
+
+def test_a_claim_that_is_given_up_leaves_nothing(store: Store, home: Path) -> None:
+    """Disclaiming removes the file, and does nothing where there is none or where it became a receipt."""
+    store.disclaim(job(1))
+    store.claim(job(1))
+    store.disclaim(job(1))
+    assert names(home) == []
+    store.claim(job(1))
+    store.prepare(prepared())
+    store.disclaim(job(1))
+    assert names(home) == [f"{job(1)}.prepared"]
+
+
 def test_inv_09_unknown_keys_survive(store: Store, home: Path) -> None:
     """A newer writer's keys, at the top and inside, are written back by the next transition."""
     text = dumps(exited()).replace(b'"core":false', b'"core":false,"oomGroup":[1,{"x":null}]')

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.session import ROOT, WAIT_S, Session
+from tests.session import WAIT_S, Session, installed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-COUNT = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1", "PYTHONPATH": str(ROOT)}
+COUNT = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
 
 
 def listed(names: str) -> frozenset[str]:
@@ -105,12 +105,8 @@ def over_budget(found: Sequence[Imported], ours: frozenset[str], others: frozens
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """bin/contain as it is installed: with this Python in its first line, and executed by the kernel under its name."""
-    path = tmp_path_factory.mktemp("bin") / "contain"
-    text = (ROOT / "bin" / "contain").read_text()
-    path.write_text(text.replace("#!python", f"#!{sys.executable}", 1))
-    path.chmod(0o755)
-    return str(path)
+    """Executed by the kernel under its own name, which then needs no prctl."""
+    return str(installed(tmp_path_factory.mktemp("bin")))
 
 
 @pytest.fixture(scope="module")
