@@ -54,6 +54,7 @@ BOTH = RECEIPTS | listed(
     "contain contain.backend contain.cli contain.cli.main contain.cli.place contain.errors contain.job"
     " contain.linux contain.linux._native contain.linux.backend contain.linux.birth contain.linux.census"
     " contain.linux.cgroup contain.linux.channel contain.linux.containment contain.linux.host contain.linux.keeper"
+    " contain.linux.launch"
     " contain.linux.native contain.linux.process contain.linux.procfs contain.platform contain.protocol"
 )
 RUN = BOTH | listed(
