@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CONTAIN = (str(Path(sys.executable).with_name("contain")),)
-BWRAP = ("bwrap", "--unshare-pid", "--die-with-parent", "--bind", "/", "/", "--proc", "/proc", "--dev", "/dev")
+BWRAP = (
+    "bwrap",
+    "--unshare-pid",
+    "--die-with-parent",
+    "--bind",
+    "/",
+    "/",
+    "--proc",
+    "/proc",
+    "--dev",
+    "/dev",
+)
 UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 BARE = (sys.executable, "-I", "-S", "-B", "-c", "pass")
 RECEIPTS = 1000
@@ -33,7 +44,9 @@ INIT_KB = 64
 def spawn_and_wait(*command: str) -> float:
     """Seconds from the spawn to the exit of a whole command."""
     begun = time.perf_counter()
-    pid = os.posix_spawnp(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, 1, 0)])
+    pid = os.posix_spawnp(
+        command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, 1, 0)]
+    )
     os.waitpid(pid, 0)
     return time.perf_counter() - begun
 
@@ -165,7 +178,9 @@ def inspect_many(folder: Path, table: Table) -> None:
     code, found = inspect(receipts, program=CONTAIN)
     took_s = time.perf_counter() - begun
     assert (code, len(found)) == (0, RECEIPTS), (code, len(found))
-    table.row(f"inspect of {RECEIPTS} receipts, seconds (peer: bare syncs)", f"{took_s:.2f} s", f"{floor_s:.2f} s", took_s, 2)
+    table.row(
+        f"inspect of {RECEIPTS} receipts, in s", f"{took_s:.2f} s", f"bare syncs {floor_s:.2f} s", took_s, 2
+    )
 
 
 def private(folder: Path) -> Path:
@@ -186,9 +201,18 @@ def launches(rounds: int, folder: Path, table: Table) -> None:
         lambda: spawn_and_wait(*BARE),
     ]
     first, bwrap, unshare, whole, bare = medians(contestants, rounds)
-    table.row("request to first instruction, prepared and running durable", ms(first), f"bwrap {ms(bwrap)}", ratio(first, bwrap), 0.45)
-    table.row("  the same (peer: unshare; no target)", ms(first), f"unshare {ms(unshare)}", ratio(first, unshare), float("inf"))
-    table.row("whole contain run of true (peer: bare python)", ms(whole), f"python {ms(bare)}", ratio(whole, bare), 4)
+    claim = "request to first instruction, prepared and running durable"
+    table.row(claim, ms(first), f"bwrap {ms(bwrap)}", ratio(first, bwrap), 0.45)
+    table.row(
+        "  the same (no target)", ms(first), f"unshare {ms(unshare)}", ratio(first, unshare), float("inf")
+    )
+    table.row(
+        "whole contain run of true (peer: bare python)",
+        ms(whole),
+        f"python {ms(bare)}",
+        ratio(whole, bare),
+        4,
+    )
 
 
 def teardown(rounds: int, folder: Path, table: Table) -> None:
@@ -199,8 +223,15 @@ def teardown(rounds: int, folder: Path, table: Table) -> None:
         if cgroup is None:
             sys.stdout.write("no cgroup v2 that we may write: cancel is not compared\n")
             return
-        ours, theirs = medians([lambda: cancel_forest(receipts, forest), lambda: kill_cgroup(cgroup, forest)], rounds, 1)
-    table.row("cancel of 1,000 processes, to released", ms(ours), f"cgroup.kill {ms(theirs)}", ratio(ours, theirs), 1.3)
+        contestants = [lambda: cancel_forest(receipts, forest), lambda: kill_cgroup(cgroup, forest)]
+        ours, theirs = medians(contestants, rounds, 1)
+    table.row(
+        "cancel of 1,000 processes, to released",
+        ms(ours),
+        f"cgroup.kill {ms(theirs)}",
+        ratio(ours, theirs),
+        1.3,
+    )
 
 
 def main() -> int:
@@ -208,9 +239,12 @@ def main() -> int:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     missing = [tool for tool in ("bwrap", "unshare", "cc") if shutil.which(tool) is None]
     if missing:
-        sys.stdout.write(f"The peers are not all here: install {', '.join(missing)} (bubblewrap, util-linux, gcc).\n")
+        sys.stdout.write(
+            f"The peers are not all here: install {', '.join(missing)} (bubblewrap, util-linux, gcc).\n"
+        )
         return 2
-    sys.stdout.write(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores, {rounds} rounds\n")
+    machine = f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores"
+    sys.stdout.write(f"{machine}, {rounds} rounds\n")
     table = Table()
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
         folder = Path(name)

@@ -13,5 +13,7 @@ HERE = Path(__file__).parent
 def compile_command(name: str, folder: Path) -> str:
     """Compiles ``name``.c into ``folder``; returns its path."""
     output = folder / name
-    subprocess.run(["cc", *FREESTANDING, f"-I{SOURCES}", "-o", str(output), str(HERE / f"{name}.c")], check=True)
+    subprocess.run(
+        ["cc", *FREESTANDING, f"-I{SOURCES}", "-o", str(output), str(HERE / f"{name}.c")], check=True
+    )
     return str(output)

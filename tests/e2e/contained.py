@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """contained.py CMD ARGS...: a small host of the protocol that stands in front of one command, as env or nice do.
 
 The command's output is ours (``contain run`` sends it to standard error, which is joined to standard output here).
@@ -14,6 +13,8 @@ import signal
 import subprocess
 import sys
 import uuid
+from pathlib import Path
+from typing import Any
 
 TOKEN = "c0" * 32
 UNPROVEN = 99
@@ -22,7 +23,13 @@ UNPROVEN = 99
 def main() -> int:
     """Runs the command; see above."""
     job_id = str(uuid.uuid4())
-    program = [sys.executable, "-m", "contain", "run", *([os.environ["RECEIPTS"]] if "RECEIPTS" in os.environ else [])]
+    program = [
+        sys.executable,
+        "-m",
+        "contain",
+        "run",
+        *([os.environ["RECEIPTS"]] if "RECEIPTS" in os.environ else []),
+    ]
     grace_ms = int(os.environ.get("GRACE_MS", "3000"))
 
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=1) as wrapper:
@@ -33,11 +40,11 @@ def main() -> int:
         def say(**message: object) -> None:
             os.write(send, json.dumps({"id": job_id, "token": TOKEN, **message}).encode() + b"\n")
 
-        def cancel(number: int, _frame: object) -> None:
+        def cancel(_number: int, _frame: object) -> None:
             say(action="cancel")
 
         say(permitId=job_id, command=sys.argv[1], args=sys.argv[2:], graceMs=grace_ms, killMs=1000)
-        last = {"event": "none"}
+        last: dict[str, Any] = {"event": "none"}
         for text in wrapper.stdout:
             last = json.loads(text)
             if last["event"] == "prepared":
@@ -48,8 +55,7 @@ def main() -> int:
         sys.stderr.write(f"contained: {last}\n")
         return UNPROVEN
     if "REPORT" in os.environ:
-        with open(os.environ["REPORT"], "w", encoding="utf-8") as report:
-            json.dump(last, report)
+        Path(os.environ["REPORT"]).write_text(json.dumps(last))
     outcome = last["outcome"]
     return int(outcome["code"]) if "code" in outcome else 128 + int(outcome.get("signal", 9))
 
