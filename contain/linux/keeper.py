@@ -5,6 +5,7 @@ The keeper is started by posix_spawn and never forked by Python: no Python runs 
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -37,11 +38,11 @@ class Launched:
 class Denied(Exception):
     """The keeper could not launch: ``step`` and ``errno``."""
 
-    def __init__(self, step: str, errno: int) -> None:
+    def __init__(self, step: str, number: int) -> None:
         """As the launch_reply says."""
-        super().__init__(f"{step}: {os.strerror(errno)}")
+        super().__init__(f"{step}: {os.strerror(number)}")
         self.step = step
-        self.errno = errno
+        self.errno = number
 
 
 def _program() -> str:
@@ -70,6 +71,17 @@ def _high(fd: int) -> int:
     return copy
 
 
+def _own_pidfd() -> int:
+    """A pidfd of this process. Raises UnsupportedPlatform: without pidfds nothing can be proven or signalled exactly."""
+    try:
+        return os.pidfd_open(os.getpid())
+    except OSError as error:
+        raise UnsupportedPlatform(
+            f"pidfd_open is refused here ({error.strerror}).",
+            advice="contain needs Linux 5.10 or later; in a container, a seccomp profile that allows pidfd_open.",
+        ) from None
+
+
 class Keeper:
     """A running keeper. It and all its inits end when this object is closed, and when this process ends."""
 
@@ -80,7 +92,7 @@ class Keeper:
         # wants that at the time of sending.
         channel.want_sender(theirs)
         life_read, self._life = os.pipe()
-        self._wrapper = _high(os.pidfd_open(os.getpid()))
+        self._wrapper = _high(_own_pidfd())
         given = (_high(theirs.detach()), self._wrapper, _high(life_read))
         try:
             self.pid = self._spawn(given)
@@ -107,9 +119,14 @@ class Keeper:
                 setsigdef=RESETTABLE,
             )
         except OSError as error:
+            # glibc spawns by clone3 and takes no EPERM for an answer, as Docker's profile of 2020 gives it.
+            advice = (
+                "Use a seccomp profile that answers clone3 (Docker 20.10.10 or later)."
+                if error.errno == errno.EPERM
+                else "Install contain on a file system without noexec, and for this machine's processor."
+            )
             raise UnsupportedPlatform(
-                f"contain-init cannot be started ({error.strerror}).",
-                advice="Install contain on a file system without noexec, and for this machine's processor.",
+                f"contain-init cannot be started ({error.strerror}).", advice=advice
             ) from None
 
     def ask(self, request: bytes, fds: list[int]) -> None:
@@ -131,9 +148,9 @@ class Keeper:
             data, pidfd = channel.receive_fd(self._requests, native.REPLY_BYTES)
         except OSError as error:
             raise self._gone(str(error.strerror)) from None
-        errno, step, pid = native.launch_reply(data) if len(data) == native.REPLY_BYTES else (0, "clone", 0)
-        if errno:
-            raise Denied(step, errno)
+        number, step, pid = native.launch_reply(data) if len(data) == native.REPLY_BYTES else (0, "clone", 0)
+        if number:
+            raise Denied(step, number)
         if pidfd < 0:
             raise self._gone("it closed the connection")
         return Launched(pid, pidfd)
