@@ -168,6 +168,9 @@ def _make(parent: int, base: str, path: str) -> None:
     try:
         try:
             os.mkdir(base, 0o700, dir_fd=parent)
+            # The umask may have taken our own bits. By name, as a directory without them cannot be opened: nobody
+            # else can have changed the name, the parent was judged.
+            os.chmod(base, 0o700, dir_fd=parent)
         except FileExistsError:
             return  # somebody was faster; what they made is judged like any other
         fd = os.open(".", _DIRECTORY, dir_fd=parent)  # fsync refuses an O_PATH descriptor

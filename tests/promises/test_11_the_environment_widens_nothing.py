@@ -1,0 +1,124 @@
+"""The environment widens nothing. No variable chooses another registry, raises a limit or opens a gate."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.ground import AS_NOBODY, UID, ground_of
+from tests.programs import shared_programs
+from tests.session import Session, inspect, run_job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.ground import Ground
+
+LURE = {
+    "HOME": "{lure}",
+    "XDG_STATE_HOME": "{lure}",
+    "XDG_RUNTIME_DIR": "{lure}",
+    "XDG_DATA_HOME": "{lure}",
+    "CONTAIN_DIR": "{lure}",
+    "CONTAIN_ROOT": "{lure}",
+    "CONTAIN_HOME": "{lure}",
+    "CONTAIN_INIT": "/bin/false",
+    "CONTAIN_TOKEN": "0" * 64,
+    "CONTAIN_TIER": "none",
+    "TMPDIR": "{lure}",
+}
+
+
+@pytest.fixture(scope="module")
+def nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    """The user nobody, whose home does not exist."""
+    with ground_of("nobody", shared_programs(tmp_path_factory)) as made:
+        yield made
+
+
+@pytest.fixture
+def fallback() -> Iterator[Path]:
+    """Where nobody's receipts go by default; gone afterwards."""
+    place = Path(f"/var/tmp/contain-{UID}")
+    if place.exists():
+        pytest.skip(f"capability: {place} is in use on this machine")
+    yield place
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.mark.xdist_group("fallback-root")
+def test_the_root_comes_from_the_account(nobody: Ground, fallback: Path) -> None:
+    """Whatever the environment says, the receipts are in the account's own place; a fall-back is said once."""
+    lure = nobody.work / "lure"
+    lure.mkdir()
+    lure.chmod(0o777)
+    variables = [f"{name}={value.format(lure=lure)}" for name, value in LURE.items()]
+    program = (*nobody.contain[: len(AS_NOBODY)], "env", *variables, *nobody.contain[len(AS_NOBODY) :])
+    with Session(None, program=program) as session:
+        session.start("true")
+        last = session.finish()
+    assert (last["empty"], last["outcome"]["code"]) == (True, 0)
+    assert list(lure.iterdir()) == []
+    home = Path(pwd.getpwuid(UID).pw_dir)
+    assert not home.exists()
+    assert (fallback / f"{session.id}.json").exists()
+    assert session.errors().count(str(fallback).encode()) == 1
+
+
+def test_the_gate_and_the_program_are_not_chosen(receipts: Path) -> None:
+    """A token in the environment opens nothing; another program named there is not started."""
+    env = {**os.environ, **{name: value.format(lure="/nowhere") for name, value in LURE.items()}}
+    with Session(receipts, env=env) as session:
+        session.request("true").until("prepared")
+        last = session.go(token="0" * 64).finish()
+    assert last["outcome"]["cause"] == "refused"
+    with Session(receipts, env=env) as session:
+        session.start("true")
+        assert session.finish()["outcome"]["code"] == 0
+
+
+def test_limits_are_the_requests(receipts: Path) -> None:
+    """A limit of the request holds, whatever the command's environment claims."""
+    env = {"PATH": "/usr/bin:/bin", "CONTAIN_LIMITS": "none", "CONTAIN_OPEN_FILES": "1000000"}
+    _, session = run_job(receipts, "sh", "-c", "ulimit -n >&2", env=env, limits={"openFiles": 64})
+    assert session.errors().strip() == b"64"
+
+
+def test_no_variable_of_ours_is_read() -> None:
+    """The control in the source: product code asks the environment for PATH, for the job, and for nothing else."""
+    asked = subprocess.run(
+        [
+            "grep",
+            "-rhoE",
+            r"os\.environb?\b[^ ]*|getenv.*",
+            "contain",
+            "receipts",
+            "--include=*.py",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    ).stdout.splitlines()
+    assert sorted(asked) == ['os.environ.get("PATH")', "os.environb.items()]"]
+
+
+def test_inspect_is_not_led_astray(receipts: Path) -> None:
+    """The same for inspect: an explicit directory is the directory."""
+    last, _ = run_job(receipts, "true")
+    program = (
+        "env",
+        *(f"{name}={value.format(lure='/nowhere')}" for name, value in LURE.items()),
+        sys.executable,
+        "-m",
+        "contain",
+    )
+    code, found = inspect(receipts, program=program)
+    assert (code, [reply["id"] for reply in found]) == (0, [last["id"]])
