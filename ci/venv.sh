@@ -7,7 +7,7 @@ STAMP=$VENV/contain-setup
 # fingerprint PYTHON EXTRA: what an installation depends on. Same fingerprint: nothing to do.
 fingerprint() {
   printf '%s %s %s\n' "$(pwd -P)" "$(readlink -f "$1")" "$2"
-  cksum pyproject.toml setup.py ci/venv.sh contain/linux/*build.py contain/linux/*.c contain/linux/init/*
+  cksum pyproject.toml setup.py bin/* ci/venv.sh contain/linux/*build.py contain/linux/*.c contain/linux/init/*
 }
 
 # installed PYTHON EXTRA: is the environment finished, of this fingerprint, and does it still run?

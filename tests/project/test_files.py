@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_LINES = 400
+MOST_TEST_LINES = 500
 MOST_FUNCTION_LINES = 60
 MOST_ADR_LINES = 40
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "misc", "manager", "managers"}
@@ -36,9 +37,10 @@ def public(body: list[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
 
 
 def test_files_fit_a_head() -> None:
-    """No Python file of the project has more than 400 lines."""
+    """No Python file has more than 400 lines; a file of tests, which is a list and not a thought, 500."""
     sizes = {path: len(text(path).splitlines()) for path in python("")}
-    assert {path: lines for path, lines in sizes.items() if lines > MOST_LINES} == {}
+    most = {path: MOST_TEST_LINES if path.startswith("tests/") else MOST_LINES for path in sizes}
+    assert {path: lines for path, lines in sizes.items() if lines > most[path]} == {}
 
 
 def test_functions_fit_a_screen() -> None:
