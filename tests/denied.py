@@ -74,7 +74,7 @@ def main(words: list[str]) -> None:
             for name, _, number in (word.partition("=") for word in words[:split])
         }
     )
-    os.execvp(words[split + 1], words[split + 1 :])
+    os.execvp(words[split + 1], words[split + 1 :])  # noqa: S606 - it becomes the command
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from typing import Self
 
 ROOT = Path(__file__).resolve().parent.parent
 CONTAIN: tuple[str, ...] = (sys.executable, "-m", "contain")
@@ -60,6 +61,7 @@ class Session:
         )
         self._pending = b""
         self._errors: bytes | None = None
+        self._pins: list[int] = []
 
     # -- what a host says ------------------------------------------------------------------------------------------
 
@@ -77,7 +79,14 @@ class Session:
     def request(self, command: str, *args: str, **extra: object) -> Session:
         """The request line."""
         self.send(
-            {"id": self.id, "permitId": new_id(), "token": TOKEN, "command": command, "args": list(args), **extra}
+            {
+                "id": self.id,
+                "permitId": new_id(),
+                "token": TOKEN,
+                "command": command,
+                "args": list(args),
+                **extra,
+            }
         )
         return self
 
@@ -94,7 +103,8 @@ class Session:
     def hang_up(self) -> Session:
         """EOF."""
         assert self.process.stdin is not None
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         return self
 
     # -- what it hears ---------------------------------------------------------------------------------------------
@@ -104,7 +114,9 @@ class Session:
         assert self.process.stdout is not None
         deadline_s = time.monotonic() + wait_s
         while b"\n" not in self._pending:
-            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, deadline_s - time.monotonic()))
+            ready, _, _ = select.select(
+                [self.process.stdout], [], [], max(0.0, deadline_s - time.monotonic())
+            )
             assert ready, f"no reply within {wait_s} s; so far: {self.replies}"
             data = os.read(self.process.stdout.fileno(), 65536)
             if not data:
@@ -114,6 +126,10 @@ class Session:
         text, _, self._pending = self._pending.partition(b"\n")
         reply: Reply = json.loads(text)
         self.replies.append(reply)
+        if reply["event"] == "prepared":
+            # Held open, so that the inode names this namespace until the test has ended: the kernel reuses them.
+            with contextlib.suppress(OSError):
+                self._pins.append(os.open(f"/proc/{reply['namespaceInit']['pid']}/ns/pid", os.O_RDONLY))
         return reply
 
     def until(self, event: str, wait_s: float = WAIT_S) -> Reply:
@@ -154,12 +170,14 @@ class Session:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(WAIT_S)
+        while self._pins:
+            os.close(self._pins.pop())
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         """For ``with``."""
         return self
 
@@ -173,6 +191,18 @@ def run_job(receipts: Path, command: str, *args: str, **extra: object) -> tuple[
     with Session(receipts) as session:
         session.start(command, *args, **extra)
         return session.finish(), session
+
+
+def installed(directory: Path) -> Path:
+    """bin/contain as an installation leaves it, in ``directory``: with this Python in its first line, and this tree."""
+    path = directory / "contain"
+    lines = (ROOT / "bin" / "contain").read_text().splitlines()
+    assert lines[0] == "#!python"
+    lines[0] = f"#!{sys.executable}"
+    lines.insert(lines.index("import sys") + 1, f"sys.path.insert(0, {str(ROOT)!r})")
+    path.write_text("\n".join(lines) + "\n")
+    path.chmod(0o755)
+    return path
 
 
 def inspect(receipts: Path, *words: str, program: Sequence[str] = CONTAIN) -> tuple[int, list[Reply]]:
@@ -204,7 +234,7 @@ def alive(pid: int, start_ticks: int | None = None) -> bool:
 
 def pids() -> Iterator[int]:
     """Every process number of /proc."""
-    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
 
 
 def in_namespace(inode: int) -> list[int]:
@@ -217,7 +247,7 @@ def in_namespace(inode: int) -> list[int]:
             continue
         parents[pid] = int(found[1])
         with contextlib.suppress(OSError):
-            if os.stat(f"/proc/{pid}/ns/pid").st_ino == inode:
+            if Path(f"/proc/{pid}/ns/pid").stat().st_ino == inode:
                 members.add(pid)
     grown = True
     while grown:

@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import time
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,7 +98,9 @@ class Watch:
                 self.births[pid] = int(found[19])
             with contextlib.suppress(OSError):
                 inode = Path(f"/proc/{pid}/ns/pid").stat().st_ino
-                if inode != HERE_NAMESPACE:
+                if inode != HERE_NAMESPACE and inode not in self.namespaces:
+                    # Held open: the kernel gives the inode of a namespace that is gone to the next one.
+                    weakref.finalize(self, os.close, os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY))
                     self.namespaces.add(inode)
         return self
 

@@ -102,9 +102,8 @@ def cancel_forest(receipts: Path, forest: str) -> float:
 
 def kill_cgroup(cgroup: Path, forest: str) -> float:
     """Seconds from cgroup.kill to ``populated 0``, for the same tree without a containment."""
-    with subprocess.Popen(
-        [forest], stdout=subprocess.PIPE, preexec_fn=lambda: (cgroup / "cgroup.procs").write_text("0")
-    ) as tree:
+    into = f'echo 0 > {cgroup}/cgroup.procs && exec "$@"'
+    with subprocess.Popen(["sh", "-c", into, "-", forest], stdout=subprocess.PIPE) as tree:
         assert tree.stdout is not None
         assert tree.stdout.read(1) == b"+"
         with (cgroup / "cgroup.events").open() as events:

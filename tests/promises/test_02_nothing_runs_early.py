@@ -37,9 +37,15 @@ def message(session: Session, **fields: object) -> bytes:
     return json.dumps({"id": session.id, "token": TOKEN, "action": "go", **fields}).encode() + b"\n"
 
 
+def half_a_line(session: Session) -> None:
+    """A go without its end."""
+    session.send_raw(message(session)[:-1])
+    session.hang_up()
+
+
 WRONG: dict[str, tuple[Callable[[Session], object], int]] = {
     "eof": (lambda s: s.hang_up(), 0),
-    "half a line": (lambda s: (s.send_raw(message(s)[:-1]), s.hang_up()), 0),
+    "half a line": (half_a_line, 0),
     "garbage": (lambda s: s.send_raw(b"\x00\xff garbage\n"), errors.ProtocolViolation.exit_code),
     "empty line": (lambda s: s.send_raw(b"\n"), errors.ProtocolViolation.exit_code),
     "wrong token": (lambda s: s.go(token="0" * 64), errors.BadToken.exit_code),
@@ -50,9 +56,9 @@ WRONG: dict[str, tuple[Callable[[Session], object], int]] = {
     "another action": (lambda s: s.send_raw(message(s, action="run")), errors.ProtocolViolation.exit_code),
     "a field more": (lambda s: s.send_raw(message(s, force=True)), errors.ProtocolViolation.exit_code),
     "too long": (lambda s: s.send_raw(b"x" * 70_000), errors.ProtocolViolation.exit_code),
-    "wrong, then right": (lambda s: (s.go(token="0" * 64), s.go()), errors.BadToken.exit_code),
+    "wrong, then right": (lambda s: s.go(token="0" * 64).go(), errors.BadToken.exit_code),
     "cancel": (lambda s: s.cancel(), 0),
-    "cancel, then go": (lambda s: (s.cancel(), s.go()), 0),
+    "cancel, then go": (lambda s: s.cancel().go(), 0),
     "TERM": (lambda s: s.process.terminate(), 143),
 }
 

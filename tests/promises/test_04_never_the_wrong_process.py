@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +18,7 @@ from tests.session import CONTAIN, ROOT, Session, alive, inspect, kill, stat_fie
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.session import Reply
 
@@ -26,11 +26,13 @@ root = pytest.mark.skipif(
     os.getuid() != 0, reason="capability: root, to steer process numbers and namespaces"
 )
 
-OLDER = {
-    "handle": lambda proof: proof,
-    "pidfs id": lambda proof: {**proof, "pidfsHandle": None},
-    "start ticks": lambda proof: {**proof, "pidfsHandle": None, "pidfsId": None},
-}
+WITHOUT = {"handle": (), "pidfs id": ("pidfsHandle",), "start ticks": ("pidfsHandle", "pidfsId")}
+"""What older kernels could not record."""
+
+
+def older(kind: str, **changes: object) -> Callable[[Reply], Reply]:
+    """The change of a proof to what a kernel with just this evidence would have recorded."""
+    return lambda proof: {**proof, **changes, **dict.fromkeys(WITHOUT[kind])}
 
 
 def edit(receipts: Path, job_id: str, suffix: str, change: Callable[[Reply], Reply]) -> None:
@@ -55,7 +57,7 @@ REUSE = """
 import os, subprocess, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.promises.test_04_never_the_wrong_process import OLDER, edit, orphaned
+from tests.promises.test_04_never_the_wrong_process import edit, older, orphaned
 from tests.session import inspect
 receipts, kind, words = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 job_id, pid = orphaned(receipts)
@@ -68,10 +70,10 @@ for _ in range(200):
     if not os.path.exists(f"/proc/{{pid}}"):
         break
 Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
-bystander = subprocess.Popen(["unshare", "-pf", "--kill-child", "sleep", "60"] if "--init" in words else ["sleep", "60"])
+bystander = subprocess.Popen(["sleep", "60"])
 assert bystander.pid == pid, (bystander.pid, pid)
-edit(receipts, job_id, "running", OLDER[kind])
-code, found = inspect(receipts, job_id, *[word for word in words if word != "--init"])
+edit(receipts, job_id, "running", older(kind))
+code, found = inspect(receipts, job_id, *words)
 assert bystander.poll() is None, "the bystander was ended"
 print(code, found[0]["state"], found[0]["observation"]["state"])
 bystander.kill()
@@ -80,7 +82,7 @@ bystander.wait()
 
 
 @root
-@pytest.mark.parametrize("kind", OLDER)
+@pytest.mark.parametrize("kind", WITHOUT)
 @pytest.mark.parametrize("words", [[], ["--finish"]], ids=["inspect", "finish"])
 def test_a_reused_number(receipts: Path, kind: str, words: list[str]) -> None:
     """The number belongs to a bystander now: the job is gone, and the bystander is never signalled."""
@@ -99,39 +101,34 @@ def test_a_reused_number(receipts: Path, kind: str, words: list[str]) -> None:
     assert done.stdout.split() == ["0", "released", "gone"], done.stderr
 
 
-@pytest.mark.parametrize("kind", OLDER)
+@pytest.mark.parametrize("kind", WITHOUT)
 def test_the_recorded_one_is_recognised(receipts: Path, kind: str) -> None:
     """The control: with each kind of evidence a living init is seen as live, and ended by --finish."""
     with Session(receipts) as session:
         session.start("sleep", "60")
-        edit(receipts, session.id, "running", OLDER[kind])
+        edit(receipts, session.id, "running", older(kind))
         _, (found,) = inspect(receipts, session.id)
         assert (found["state"], found["observation"]["state"]) == ("busy", "live")
         session.hang_up().finish()
 
 
-@pytest.mark.parametrize("kind", OLDER)
+@pytest.mark.parametrize("kind", WITHOUT)
 def test_another_boot(receipts: Path, kind: str) -> None:
     """Recorded in another boot: gone by that alone, whatever has its number now."""
     job_id, _ = orphaned(receipts)
-    change = OLDER[kind]
-    edit(
-        receipts,
-        job_id,
-        "running",
-        lambda proof: change({**proof, "pid": os.getpid(), "bootId": "0f0f0f0f-0000-4000-8000-000000000000"}),
-    )
+    boot = "0f0f0f0f-0000-4000-8000-000000000000"
+    edit(receipts, job_id, "running", older(kind, pid=os.getpid(), bootId=boot))
     code, (found,) = inspect(receipts, job_id, "--finish")
     assert (code, found["state"], found["observation"]["why"]) == (0, "released", "recorded in another boot")
 
 
 @root
-@pytest.mark.parametrize("kind", OLDER)
+@pytest.mark.parametrize("kind", WITHOUT)
 def test_another_pid_namespace(receipts: Path, kind: str) -> None:
     """From another PID namespace nothing can be told of a number: unknown, kept, never signalled."""
     with Session(receipts) as session:
         init = session.start("sleep", "60")["namespaceInit"]["pid"]
-        edit(receipts, session.id, "running", OLDER[kind])
+        edit(receipts, session.id, "running", older(kind))
         inside = ("unshare", "-pf", "--mount-proc", "--kill-child", *CONTAIN)
         (receipts / f"{session.id}.lock").unlink()  # so that a look from outside is not stopped by the lock
         code, (found,) = inspect(receipts, session.id, "--finish", program=inside)
@@ -145,7 +142,7 @@ def test_another_time_namespace(receipts: Path) -> None:
     """Start ticks alone, seen from a time namespace that shifts them: unknown."""
     with Session(receipts) as session:
         init = session.start("sleep", "60")["namespaceInit"]["pid"]
-        edit(receipts, session.id, "running", OLDER["start ticks"])
+        edit(receipts, session.id, "running", older("start ticks"))
         (receipts / f"{session.id}.lock").unlink()
         inside = ("unshare", "-T", "--boottime", "100000", *CONTAIN)
         code, (found,) = inspect(receipts, session.id, "--finish", program=inside)
@@ -165,7 +162,7 @@ def signals(trace: Path) -> list[tuple[int, str]]:
 
 @root
 def test_no_signal_by_number(receipts: Path, tmp_path: Path) -> None:
-    """Over a life with cancel, KILL and --finish: the wrapper uses pidfds only; the init only -1 and its own child."""
+    """Over a life with cancel, KILL and --finish: pidfds only; from inside, the init, only -1."""
     trace = tmp_path / "trace"
     traced = (
         "strace",
@@ -192,7 +189,7 @@ def test_no_signal_by_number(receipts: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rounds", [100])
 def test_a_cancel_that_races_with_the_end(receipts: Path, rounds: int) -> None:
-    """Numbers are handed out all the time while jobs end by themselves and are cancelled: no error, nobody else hurt."""
+    """Numbers are handed out all the time while jobs end and are cancelled: no error, nobody else is hurt."""
     fillers = [
         subprocess.Popen(["sh", "-c", "while :; do /bin/true; done"], start_new_session=True)
         for _ in range(2)

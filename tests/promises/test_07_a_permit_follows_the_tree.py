@@ -67,7 +67,7 @@ def test_not_released_while_a_daemon_lives(receipts: Path) -> None:
 
 
 def test_released_soon_after_the_wrapper_was_killed(receipts: Path) -> None:
-    """kill -9 of the wrapper: the tree is gone and inspect releases, within the time that anybody would wait."""
+    """After kill -9 of the wrapper the tree is gone and inspect releases, within the time that anybody would wait."""
     permit = new_id()
     with Session(receipts) as session:
         start(session, permit, "sh", "-c", "trap '' TERM; setsid sleep 60 & sleep 60")

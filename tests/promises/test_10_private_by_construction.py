@@ -11,7 +11,7 @@ import pytest
 
 from tests.session import Session, descendants, inspect, new_id, stat_fields
 
-SECRET = "sesame-4f1d"
+SECRET = "sesame-4f1d"  # noqa: S105 - it is to be found nowhere
 TOKEN = "5ec7e7" * 10 + "abcd"
 
 

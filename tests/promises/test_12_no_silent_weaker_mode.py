@@ -16,8 +16,6 @@ from contain import errors
 from tests.session import CONTAIN, ROOT, Session, in_namespace, inspect, kill, new_id, run_job, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.session import Reply
 
 root = pytest.mark.skipif(os.getuid() != 0, reason="capability: root, to give up what root has")
@@ -26,7 +24,7 @@ NO_NAMESPACES = ("clone3=ENOSYS", "clone:namespaces=EPERM", "unshare=EPERM")
 
 
 def under(*denials: str) -> tuple[str, ...]:
-    """contain under a seccomp filter."""
+    """The product under a seccomp filter."""
     return (sys.executable, "-m", "tests.denied", *denials, "--", *CONTAIN)
 
 
@@ -148,8 +146,8 @@ def test_root_without_its_capability_uses_a_user_namespace(receipts: Path) -> No
     program = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-all", *CONTAIN)
     with Session(receipts, program=program) as session:
         prepared = session.start("sh", "-c", "id -u >&2; setsid sleep 60 & exit 4", graceMs=100)
-        outside = os.stat("/proc/self/ns/user").st_ino
-        inside = os.stat(f"/proc/{session.process.pid}/ns/user").st_ino
+        outside = Path("/proc/self/ns/user").stat().st_ino
+        inside = Path(f"/proc/{session.process.pid}/ns/user").stat().st_ino
         last = session.finish()
     assert (inside, last["tier"], last["empty"], last["outcome"]["code"]) == (outside, "namespace", True, 4)
     assert prepared["namespaceInit"]["proc"] == "fresh"
@@ -157,11 +155,11 @@ def test_root_without_its_capability_uses_a_user_namespace(receipts: Path) -> No
 
 
 @pytest.fixture
-def masked() -> Iterator[tuple[str, ...]]:
+def masked() -> tuple[str, ...]:
     """A user's contain where /proc is partly masked, as in most containers."""
     mask = "mount -t tmpfs none /proc/acpi 2>/dev/null || mount -t tmpfs none /proc/tty || mount -t tmpfs none /proc/fs"
     drop = 'exec setpriv --bounding-set -sys_admin --inh-caps -all "$@"'
-    yield ("unshare", "-m", "sh", "-c", f"{mask}; {drop}", "-", *CONTAIN)
+    return ("unshare", "-m", "sh", "-c", f"{mask}; {drop}", "-", *CONTAIN)
 
 
 @root

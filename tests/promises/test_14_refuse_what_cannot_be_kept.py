@@ -43,12 +43,14 @@ def among(mounts: str, receipts: Path | str) -> Session:
     return Session(receipts, program=("unshare", "-m", "sh", "-c", f'{mounts}\nexec "$@"', "-", *CONTAIN))
 
 
+KERNEL = 'F=$(mktemp) && echo "{}" > "$F" && mount --bind "$F" /proc/{}'
+INTEROP = "mount -t tmpfs none /proc/sys/fs/binfmt_misc && touch /proc/sys/fs/binfmt_misc/{}"
 WSL = {
-    "kernel": 'F=$(mktemp) && echo 5.15.167.4-microsoft-standard-WSL2 > "$F" && mount --bind "$F" /proc/sys/kernel/osrelease',
-    "first WSL": 'F=$(mktemp) && echo 4.4.0-19041-Microsoft > "$F" && mount --bind "$F" /proc/sys/kernel/osrelease',
-    "version": 'F=$(mktemp) && echo "Linux version 5.15 (Microsoft@x)" > "$F" && mount --bind "$F" /proc/version',
-    "interop": "mount -t tmpfs none /proc/sys/fs/binfmt_misc && touch /proc/sys/fs/binfmt_misc/WSLInterop",
-    "late interop": "mount -t tmpfs none /proc/sys/fs/binfmt_misc && touch /proc/sys/fs/binfmt_misc/WSLInterop-late",
+    "kernel": KERNEL.format("5.15.167.4-microsoft-standard-WSL2", "sys/kernel/osrelease"),
+    "first WSL": KERNEL.format("4.4.0-19041-Microsoft", "sys/kernel/osrelease"),
+    "version": KERNEL.format("Linux version 5.15 (Microsoft@x)", "version"),
+    "interop": INTEROP.format("WSLInterop"),
+    "late interop": INTEROP.format("WSLInterop-late"),
     "run": "mount -t tmpfs none /run && mkdir /run/WSL",
 }
 
@@ -203,8 +205,9 @@ def test_a_package_on_a_noexec_mount(tmp_path: Path, receipts: Path) -> None:
     )
     # The cffi module itself must come from where it can be mapped: only contain-init is tried from the noexec mount.
     program = (
-        f"import contain.linux._native; from contain.linux import native; native.PROGRAM = '{copy}/contain/linux/contain-init'; "
-        "import sys; from contain.cli.main import main; sys.exit(main())"
+        "import contain.linux._native; from contain.linux import native; import sys; "
+        f"native.PROGRAM = '{copy}/contain/linux/contain-init'; "
+        "from contain.cli.main import main; sys.exit(main())"
     )
     into = ("unshare", "-m", "sh", "-c", f'{mounts} && exec "$@"', "-", sys.executable, "-c", program)
     with Session(receipts, program=into) as session:
