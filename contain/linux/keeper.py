@@ -72,7 +72,7 @@ def _high(fd: int) -> int:
 
 
 def _own_pidfd() -> int:
-    """A pidfd of this process. Raises UnsupportedPlatform: without pidfds nothing can be proven or signalled exactly."""
+    """A pidfd of this process. Raises UnsupportedPlatform: without pidfds nothing can be proven."""
     try:
         return os.pidfd_open(os.getpid())
     except OSError as error:

@@ -9,6 +9,7 @@ import errno
 import os
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,13 +81,18 @@ def test_exec_failed(receipts: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="capability: root, to become nobody")
-def test_setup_failed(tmp_path: Path) -> None:
+def test_setup_failed() -> None:
     """A step that the kernel refuses after the containment stood: named, with its errno, and nothing ran."""
-    receipts = tmp_path / "nobodys"
-    receipts.mkdir(mode=0o700)
-    os.chown(receipts, 65534, 65534)
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(0o711)
+    with tempfile.TemporaryDirectory(prefix="contain-test-") as name:
+        Path(name).chmod(0o711)
+        receipts = Path(name) / "nobodys"
+        receipts.mkdir(mode=0o700)
+        os.chown(receipts, 65534, 65534)
+        setup_fails(receipts)
+
+
+def setup_fails(receipts: Path) -> None:
+    """As nobody, who may not be nicer than others."""
     with Session(receipts, program=(*AS_NOBODY, *CONTAIN), cwd="/") as session:
         session.request("true", limits={"nice": -20}).until("prepared")
         last = session.go().finish()

@@ -268,3 +268,13 @@ def main(path: str, kind: str, script: str) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(*sys.argv[1:]))
+
+
+def put(home: Path, number: int, suffix: str, data: bytes) -> None:
+    """Plant a file, as a crash or a stranger would leave it."""
+    (home / f"{job(number)}.{suffix}").write_bytes(data)
+
+
+def names(home: Path) -> list[str]:
+    """Return the names in a directory but for locks."""
+    return sorted(path.name for path in home.iterdir() if path.suffix != ".lock")
