@@ -176,9 +176,9 @@ class Keeper:
         words = [*through, *change, str(program), "keeper"]
         actions: list[Any] = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
         actions += [(os.POSIX_SPAWN_DUP2, fd, to) for fd, to in zip(high, native.KEEPER_FDS, strict=True)]
-        self.pid = os.posix_spawnp(
-            words[0], words, {"PATH": os.environ["PATH"]}, file_actions=actions, setsid=True
-        )
+        # Without an environment, as the product starts it: since Linux 6.14 CAP_PERFMON can read that of the init.
+        path = shutil.which(words[0]) or words[0]
+        self.pid = os.posix_spawn(path, words, {}, file_actions=actions, setsid=True)
         self.pidfd = os.pidfd_open(self.pid)
         theirs.close()
         for fd in (wrapper, life, *high):
