@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,14 +21,17 @@ from tests.session import (
     TOKEN,
     WAIT_S,
     Session,
+    descendants,
     inspect,
     installed,
     new_id,
     run_job,
+    wait_until,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 PAGE = (ROOT / "docs" / "PROTOCOL.md").read_text(encoding="utf-8")
 SCHEMA = json.loads((ROOT / "contain" / "schemas" / "protocol.json").read_text(encoding="ascii"))
@@ -192,15 +194,9 @@ def test_the_table_of_causes_is_whole() -> None:
 # -- refusals, live --------------------------------------------------------------------------------------------------
 
 
-def raw(data: bytes) -> Callable[[Session, Path], None]:
-    """A session that sends only this."""
-
-    def send(session: Session, _: Path) -> None:
-        session.send_raw(data)
-        if not data:
-            session.hang_up()
-
-    return send
+def no_json(session: Session, _: Path) -> None:
+    """A first line that is none."""
+    session.send_raw(b"hello\n")
 
 
 def wrong_token(session: Session, _: Path) -> None:
@@ -221,7 +217,7 @@ def no_directory(session: Session, _: Path) -> None:
 
 
 REFUSALS: dict[str, Callable[[Session, Path], None]] = {
-    "protocol": raw(b"hello\n"),
+    "protocol": no_json,
     "bad-token": wrong_token,
     "impossible": no_directory,
     "duplicate-id": used_id,
@@ -304,11 +300,13 @@ def test_a_signal_ends_the_job_and_is_in_the_exit_code(number: signal.Signals, r
 def test_a_signal_before_a_request_ends_without_a_reply(receipts: Path) -> None:
     """There is no job to speak of."""
     with Session(receipts) as session:
-        session.send_raw(b'{"id":')  # the wrapper is up when it has read this
-        assert str(Path(f"/proc/{session.process.pid}/fd/0").readlink()).startswith("pipe:")
+        session.send_raw(b'{"id":')
+        wait_until(
+            lambda: descendants(session.process.pid), what="the keeper, which is later than the handlers"
+        )
         session.process.send_signal(signal.SIGTERM)
         assert session.read() is None
-        assert session.process.wait(WAIT_S) in (128 + signal.SIGTERM, -signal.SIGTERM)
+        assert session.process.wait(WAIT_S) == 128 + signal.SIGTERM
 
 
 def test_fields_of_the_host_are_never_stored(receipts: Path) -> None:
