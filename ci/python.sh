@@ -10,23 +10,41 @@ new_enough() {
 }
 
 # find_python: prints the interpreter. $PYTHON, when set, is the only candidate: a choice is never overruled.
+# Root's second choice is one in a private directory (a version manager's in root's home): what root sets up there,
+# jobs and tests of a plain user could not run.
 find_python() {
-  local name found
+  local found private=""
   if [ -n "${PYTHON:-}" ]; then
     new_enough "$PYTHON" || stop "PYTHON=$PYTHON does not run, or is older than Python $PYTHON_FLOOR." \
       "Unset PYTHON, or set it to a newer interpreter."
     base_of "$PYTHON"
     return
   fi
-  for name in python3 python3.14 python3.13 python3.12 python3.11; do
-    while read -r found; do
-      if new_enough "$found"; then
-        base_of "$found"
-        return
-      fi
-    done < <(type -aP "$name")
-  done
-  no_python
+  while read -r found; do
+    new_enough "$found" || continue
+    found=$(base_of "$found")
+    if for_everybody "$found"; then
+      printf '%s\n' "$found"
+      return
+    fi
+    private=${private:-$found}
+  done < <(candidates)
+  [ -n "$private" ] || no_python
+  printf '%s\n' "$private"
+}
+
+# candidates: the plain name first, wherever PATH has it, then the versioned ones, then where distributions put it.
+candidates() {
+  local name
+  for name in python3 python3.14 python3.13 python3.12 python3.11; do type -aP "$name" || true; done
+  [ ! -x /usr/bin/python3 ] || printf '/usr/bin/python3\n'
+}
+
+# for_everybody COMMAND: true for a plain user, whose own interpreter it is; for root, when a stranger could run it too.
+# Through env, since setpriv itself still finds its program with root's capabilities.
+for_everybody() {
+  [ "$(id -u)" -ne 0 ] ||
+    setpriv --reuid 65534 --regid 65534 --clear-groups env "$1" -I -c '' </dev/null >/dev/null 2>&1
 }
 
 # base_of COMMAND: the interpreter itself, not the shim or the environment (ours, perhaps) that leads to it.
