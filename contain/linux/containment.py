@@ -9,7 +9,7 @@ import time
 
 from contain.backend import CommandEnded, Drained, Emptied, SetupBroke, SignalSent
 from contain.errors import SetupFailed
-from contain.linux import birth, census, native
+from contain.linux import birth, census, channel, native
 from receipts import Usage
 
 TYPE_CHECKING = False
@@ -60,6 +60,8 @@ class NamespaceContainment:
             proof = birth.take(pid, self._pidfd)
         except SetupFailed:
             self._await(native.READY, "ready")  # raises the better reason where the init has said one
+            if birth.ended(self._pidfd):
+                self._await(native.ARMED, "ready")  # the same, where the command's process failed after READY
             raise
         ready = self._await(native.READY, "ready")
         if ready.pid != 1:
@@ -192,6 +194,9 @@ class NamespaceContainment:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         except ProcessLookupError:
             pass  # it has ended and was reaped
+        except OSError:
+            # Old seccomp profiles refuse the call. The init takes our hanging up for our death, and ends the job.
+            channel.hang_up(self._control)
 
     def launcher_lost(self) -> bool:
         """True when the keeper is gone, which kills its inits."""
