@@ -23,6 +23,7 @@ REQUEST_LINE_BYTES = 16 * 1024 * 1024
 LINE_BYTES = 64 * 1024
 LONGEST_MS = 2**31 - 1
 TOKEN_DIGITS = 64
+LONGEST_NAME = 24
 
 
 class Request(Record):
@@ -66,6 +67,13 @@ class LineReader:
 
 def _violation(message: str) -> ProtocolViolation:
     return ProtocolViolation(message, advice="See docs/PROTOCOL.md for the messages and their fields.")
+
+
+def _unknown(where: str, name: str) -> ProtocolViolation:
+    """A name is quoted where it may be one. What else a host puts in its place could be a token or a variable."""
+    word = name.isascii() and name.replace("_", "").isalpha() and len(name) <= LONGEST_NAME
+    quoted = repr(name) if word else "one whose name is no plain word"
+    return _violation(f"{where} a field that this version does not know: {quoted}.")
 
 
 def _object(line: bytes) -> dict[str, object]:
@@ -142,7 +150,7 @@ def _limits(value: object) -> Limits:
         elif name in LIMIT_FIELDS:
             found[LIMIT_FIELDS[name]] = _whole(number, f"limits.{name}")
         else:
-            raise _violation(f"limits has a field that this version does not know: {name[:40]!r}.")
+            raise _unknown("limits has", name)
     return Limits().replace(**found)
 
 
@@ -182,7 +190,7 @@ def parse_request(line: bytes) -> Request:
             raise _violation(f"The request has no {name}.")
     for name in found:
         if name not in REQUIRED and name not in OPTIONAL:
-            raise _violation(f"The request has a field that this version does not know: {name[:40]!r}.")
+            raise _unknown("The request has", name)
     command = _text(found["command"], "command")
     if not command:
         raise _violation("command is empty.")
@@ -207,7 +215,7 @@ def parse_action(line: bytes, request: Request) -> Abort | None:
     """
     found = _object(line)
     if unknown := set(found) - {"id", "token", "action", "graceMs"}:
-        raise _violation(f"A message has a field that this version does not know: {min(unknown)[:40]!r}.")
+        raise _unknown("A message has", min(unknown))
     action = found.get("action")
     if action not in ("go", "cancel"):
         raise _violation("action must be go or cancel.")

@@ -122,7 +122,7 @@ class LinuxBackend:
             return found.observation
         except ProcessLookupError:
             return Observation(state=birth.GONE, why="it ended as it was looked at")
-        except PermissionError as error:
+        except OSError as error:
             return Observation(state=birth.LIVE, why=f"it may not be signalled from here ({error.strerror})")
         finally:
             found.close()

@@ -11,6 +11,7 @@ from _socket import (
     CMSG_LEN,
     MSG_CMSG_CLOEXEC,
     SCM_RIGHTS,
+    SHUT_WR,
     SO_PASSCRED,
     SOCK_SEQPACKET,
     SOL_SOCKET,
@@ -30,6 +31,11 @@ def pair() -> tuple[Channel, Channel]:
 def want_sender(channel: Channel) -> None:
     """From now on the kernel stamps each message that arrives here with its sender's ids. See unix(7)."""
     channel.setsockopt(SOL_SOCKET, SO_PASSCRED, 1)
+
+
+def hang_up(channel: Channel) -> None:
+    """Our end says no more: the other end reads EOF, and can still be heard. Raises OSError."""
+    channel.shutdown(SHUT_WR)
 
 
 def send_fds(channel: Channel, data: bytes, fds: list[int]) -> None:

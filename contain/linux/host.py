@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 NAMESPACE_STEPS = ("clone", "setgroups", "uid-map", "gid-map", "mounts")
 CAP_SYS_ADMIN = 21
 
+NO_ROOM = (errno.EAGAIN, errno.ENOMEM)
+NO_ROOM_WHY = "no more processes or memory"
+NO_ROOM_ADVICE = "Raise ulimit -u or the pids limit of this cgroup, or free memory."
+
 
 def _read(path: str) -> str:
     return procfs.glance(path) or ""
@@ -69,7 +73,9 @@ def explain(denied: Denied) -> ContainError:
             f"Launching failed at step {denied.step} ({os.strerror(denied.errno)}).",
             step=denied.step,
             detail=errno.errorcode.get(denied.errno, str(denied.errno)),
-            advice="The step and the reason say what this machine refuses.",
+            advice=NO_ROOM_ADVICE
+            if denied.errno in NO_ROOM
+            else "The step and the reason say what this machine refuses.",
         )
     detail, why, advice = _which_rule(denied.errno)
     return NamespacesDenied(
@@ -88,12 +94,8 @@ def _which_rule(number: int) -> tuple[str, str, str]:
             "a limit on namespaces is reached, or they are nested 32 deep",
             "Raise user.max_user_namespaces and user.max_pid_namespaces (sysctl).",
         )
-    if number in (errno.EAGAIN, errno.ENOMEM):
-        return (
-            "limit",
-            "no more processes or memory",
-            "Raise ulimit -u or the pids limit of this cgroup, or free memory.",
-        )
+    if number in NO_ROOM:
+        return "limit", NO_ROOM_WHY, NO_ROOM_ADVICE
     if _read("/proc/sys/kernel/unprivileged_userns_clone") == "0":
         return (
             "sysctl",

@@ -12,7 +12,7 @@ import signal
 import time
 
 from contain.errors import SetupFailed, UnsupportedPlatform
-from contain.linux import channel, native
+from contain.linux import channel, host, native
 
 ANSWER_S = 5.0
 """A keeper answers in a tenth of a millisecond; one that is stopped never does, and no wait may be unbounded."""
@@ -119,6 +119,12 @@ class Keeper:
                 setsigdef=RESETTABLE,
             )
         except OSError as error:
+            if error.errno in host.NO_ROOM:
+                raise SetupFailed(
+                    f"The keeper cannot be started ({error.strerror}): {host.NO_ROOM_WHY}.",
+                    detail=errno.errorcode[error.errno],
+                    advice=host.NO_ROOM_ADVICE,
+                ) from None
             # glibc spawns by clone3 and takes no EPERM for an answer, as Docker's profile of 2020 gives it.
             advice = (
                 "Use a seccomp profile that answers clone3 (Docker 20.10.10 or later)."

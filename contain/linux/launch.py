@@ -41,7 +41,7 @@ class NamespaceLaunch:
         try:
             return NamespaceContainment(self._keeper, launched, self._control, self._gate, self._memory)
         except SetupFailed as failed:
-            if failed.step in host.NAMESPACE_STEPS and failed.detail is not None:
+            if failed.step is not None and failed.detail is not None:  # the init's own words
                 raise host.explain(Denied(failed.step, int(failed.detail))) from None
             raise
 
