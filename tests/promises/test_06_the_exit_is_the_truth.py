@@ -9,21 +9,20 @@ import errno
 import os
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from contain import errors
+from tests.ground import ground_of
+from tests.programs import shared_programs
 from tests.session import CONTAIN, Session, inspect, keeper_of, kill, new_id, run_job, wait_file, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.session import Reply
-
-AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
 def agrees(receipts: Path, last: Reply) -> Reply:
@@ -80,21 +79,10 @@ def test_exec_failed(receipts: Path, tmp_path: Path) -> None:
         assert "code" not in outcome
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="capability: root, to become nobody")
-def test_setup_failed() -> None:
+def test_setup_failed(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A step that the kernel refuses after the containment stood: named, with its errno, and nothing ran."""
-    with tempfile.TemporaryDirectory(prefix="contain-test-") as name:
-        Path(name).chmod(0o711)
-        receipts = Path(name) / "nobodys"
-        receipts.mkdir(mode=0o700)
-        os.chown(receipts, 65534, 65534)
-        setup_fails(receipts)
-
-
-def setup_fails(receipts: Path) -> None:
-    """As nobody, who may not be nicer than others."""
-    with Session(receipts, program=(*AS_NOBODY, *CONTAIN), cwd="/") as session:
-        session.request("true", limits={"nice": -20}).until("prepared")
+    with ground_of("nobody", shared_programs(tmp_path_factory)) as ground, ground.session() as session:
+        session.request("true", limits={"nice": -20}).until("prepared")  # nobody may not be nicer than others
         last = session.go().finish()
     outcome = last["outcome"]
     assert (outcome["cause"], outcome["step"], last["ran"]) == ("setup-failed", "limits", False)
