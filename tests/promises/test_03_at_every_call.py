@@ -16,7 +16,10 @@ from tests.survivors import Watch, adopting
 if TYPE_CHECKING:
     from pathlib import Path
 
-CALLS = "socketpair,pipe2,memfd_create,sendmsg,recvmsg,flock,fchmod,pwrite64,fsync,renameat,renameat2,unlinkat,write,poll"
+CALLS = (
+    "socketpair,pipe2,memfd_create,sendmsg,recvmsg,flock,fchmod,pwrite64,"
+    "fsync,renameat,renameat2,unlinkat,write,poll"
+)
 MOST = 400
 WORKERS = 4
 
