@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+# Under nohup HUP is ignored, and a wrapper keeps that on purpose: the tests ask about an ordinary caller.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture

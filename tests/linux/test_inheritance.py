@@ -181,7 +181,7 @@ def test_who_and_where(receipts: Path) -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="capability: root, to become nobody")
 def test_git_works_for_a_plain_user(tmp_path: Path) -> None:
     """Ids are mapped to themselves: what the user owns is the user's inside as well."""
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+    for folder in (tmp_path, *list(tmp_path.parents)[:3]):
         folder.chmod(0o711)
     home = tmp_path / "home"
     receipts = home / "receipts"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -13,10 +14,9 @@ import pytest
 from tests import receipt_files
 from tests.blocked import needs_root
 from tests.capsule import LOWEST, RANGE, Capsule, wrapper_of
-from tests.ground import UID, ground_of
-from tests.programs import shared_programs
-from tests.receipt_files import PROOF_BY
-from tests.session import CONTAIN, Session, alive, inspect, keeper_of, new_id
+from tests.nobody import UID, nobody
+from tests.receipt_files import ABSENT, PROOF_BY
+from tests.session import CONTAIN, WAIT_S, Session, alive, inspect, keeper_of, kill, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,13 +169,11 @@ def test_a_start_time_of_another_time_namespace_means_nothing_here(
 
 
 @needs_root
-def test_another_user_under_hidepid_neither_releases_nor_ends(
-    receipts: Path, living: Session, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_another_user_under_hidepid_neither_releases_nor_ends(receipts: Path, living: Session) -> None:
     """A /proc that hides the process of another user: never gone while it lives; gone, by its pidfd, when it is."""
     document = receipt_files.read(receipts, living.id)
     hidden = ("unshare", "--mount", "sh", "-ec", 'mount -t proc -o hidepid=2 proc /proc; exec "$@"', "sh")
-    with ground_of("nobody", shared_programs(tmp_path_factory)) as user:
+    with nobody() as user:
         ids = {
             receipt_files.put(user.receipts, document, proof=edits): kind for kind, edits in PROOF_BY.items()
         }
@@ -263,12 +261,12 @@ def test_finish_sends_one_signal_through_one_pidfd(
 def test_a_cancel_that_races_with_the_end_harms_nobody(receipts: Path) -> None:
     """Hundreds of jobs end while they are cancelled and killed, and their numbers go to bystanders at once."""
     with Capsule() as capsule, capsule.inside("fill") as fillers:
-        with capsule.inside("race", 400, 20260) as racers:
+        with capsule.inside("race", 600, 20260) as racers:
             seen = racers.first
-            assert seen["natural"] + seen["ended"] == 400
+            assert seen["natural"] + seen["ended"] == 600
             assert min(seen.values()) > 30, f"the control: both sides won at times, {seen}"
         dice = random.Random(20261)  # noqa: S311 - no secret
-        for _ in range(25):
+        for _ in range(40):
             one_race(receipts, capsule, dice)
         last = fillers.end()
     assert last["harmed"] == []
