@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from receipts import Blocker, NamespaceInit
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+COERCED = (b"C.UTF-8", b"C.utf8", b"UTF-8")
 
 RESOURCES = {
     "open_files": resource.RLIMIT_NOFILE,
@@ -166,10 +167,25 @@ def _resource_limits(limits: Limits) -> Mapping[int, tuple[int, int]]:
     return found
 
 
+def _is_pythons_own(locale: bytes) -> bool:
+    """Python gives itself an LC_CTYPE in a C locale (PEP 538). A job gets its caller's variables, and no more."""
+    if locale not in COERCED:
+        return False
+    try:
+        with open("/proc/self/environ", "rb") as given:
+            return not any(variable.startswith(b"LC_CTYPE=") for variable in given.read().split(b"\0"))
+    except OSError:
+        return False
+
+
 def _command_block(job: Job, limits: Mapping[int, tuple[int, int]]) -> bytes:
     """The command as the kernel will get it. Raises ImpossibleRequest when execve(2) could only say E2BIG."""
     if job.env is None:
-        variables = [name + b"=" + text for name, text in os.environb.items()]
+        variables = [
+            name + b"=" + text
+            for name, text in os.environb.items()
+            if name != b"LC_CTYPE" or not _is_pythons_own(text)
+        ]
         path = os.environ.get("PATH")
     else:
         variables = [check_bytes(f"{name}={text}", "A variable of env") for name, text in job.env.items()]

@@ -14,7 +14,7 @@ import pytest
 
 from tests.ground import AS_NOBODY, UID, ground_of
 from tests.programs import shared_programs
-from tests.session import Session, inspect, run_job
+from tests.session import CONTAIN, Session, inspect, run_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +72,42 @@ def test_the_root_comes_from_the_account(nobody: Ground, fallback: Path) -> None
     assert session.errors().count(str(fallback).encode()) == 1
 
 
+@pytest.mark.skipif(
+    os.getuid() != 0, reason="capability: root, to lay another account database over the machine's"
+)
+def test_the_home_is_the_account_databases(tmp_path: Path) -> None:
+    """The home that passwd names holds the receipts, whatever HOME says; that is no fall-back, and nothing is said."""
+    home, lure, passwd = tmp_path / "home", tmp_path / "lure", tmp_path / "passwd"
+    for folder in (home, lure):
+        folder.mkdir(mode=0o700)
+    passwd.write_text(f"root:x:0:0::{home}:/bin/sh\n")
+    variables = [f"{name}={value.format(lure=lure)}" for name, value in LURE.items()]
+    into = ("unshare", "-m", "sh", "-c", f'mount --bind {passwd} /etc/passwd; exec "$@"', "-")
+    with Session(None, program=(*into, "env", *variables, *CONTAIN)) as session:
+        session.start("true")
+        assert session.finish()["empty"] is True
+    assert (home / ".contain" / f"{session.id}.json").exists()
+    assert list(lure.iterdir()) == []
+    assert session.errors() == b""
+
+
+def test_path_chooses_no_program_of_ours(receipts: Path, tmp_path: Path) -> None:
+    """Only the command is looked for along PATH; nothing that works for us is, whatever its name."""
+    lure, started = tmp_path / "lure", tmp_path / "started"
+    lure.mkdir()
+    for name in ("contain-init", "contain", "python", "sh", "kill", "mount", "unshare", "true"):
+        program = lure / name
+        program.write_text(f"#!/bin/sh\necho {name} >> {started}\nexit 9\n")
+        program.chmod(0o755)
+    env = {**os.environ, "PATH": str(lure)}
+    for command, code in (("/bin/true", 0), ("true", 9)):  # the second is the control: the lure does lure
+        with Session(receipts, env=env) as session:
+            session.start(command)
+            assert session.finish()["outcome"]["code"] == code
+        assert started.exists() == (code == 9)
+    assert started.read_text() == "true\n"
+
+
 def test_the_gate_and_the_program_are_not_chosen(receipts: Path) -> None:
     """A token in the environment opens nothing; another program named there is not started."""
     env = {**os.environ, **{name: value.format(lure="/nowhere") for name, value in LURE.items()}}
@@ -107,7 +143,7 @@ def test_no_variable_of_ours_is_read() -> None:
         check=True,
         cwd=Path(__file__).parents[2],
     ).stdout.splitlines()
-    assert sorted(asked) == ['os.environ.get("PATH")', "os.environb.items()]"]
+    assert sorted(asked) == ['os.environ.get("PATH")', "os.environb.items()"]
 
 
 def test_inspect_is_not_led_astray(receipts: Path) -> None:
