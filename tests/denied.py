@@ -1,4 +1,4 @@
-"""Ways to be refused by the kernel: seccomp filters, fewer capabilities, fewer namespaces. ``python -m tests.denied``.
+"""Ways to be refused by the kernel: seccomp filters, a changed root, no room for a process. ``python -m tests.denied``.
 
 ``denied.py CALL=ERRNO... -- COMMAND`` executes a command under a seccomp filter in which the named system calls fail,
 as containers' profiles make them fail. ``clone:namespaces`` stands for clone(2) with any namespace flag.
@@ -12,6 +12,10 @@ import os
 import platform
 import struct
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 X86 = platform.machine() == "x86_64"
 NUMBERS = {
@@ -63,6 +67,28 @@ def deny(denials: dict[str, int]) -> None:
     ):
         if prctl(*arguments) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def chrooted(folder: Path, *places: Path) -> tuple[str, ...]:
+    """Words in front of a command, for root: its root is a plain directory in ``folder``, with these places inside.
+
+    The directory is no mount point, as in a tree that somebody has unpacked; the mounts are of a namespace of its own.
+    """
+    root = folder / "root"
+    bound = [f'mkdir -p "{root}{place}" && mount --rbind "{place}" "{root}{place}"' for place in places]
+    steps = (
+        f'mount -t tmpfs -o mode=755 none "{folder}"',
+        f'mkdir "{root}"',
+        *bound,
+        f'exec chroot "{root}" "$@"',
+    )
+    return ("unshare", "-m", "sh", "-c", " && ".join(steps), "-")
+
+
+def with_room_for(processes: int, user: int) -> tuple[str, ...]:
+    """Words in front of a command, for root: it is this user's, who may have so many processes. See setrlimit(2)."""
+    drop = (f"--reuid={user}", f"--regid={user}", "--clear-groups")
+    return ("prlimit", f"--nproc={processes}", "setpriv", *drop)
 
 
 def main(words: list[str]) -> None:

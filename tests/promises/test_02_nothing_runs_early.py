@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contain import errors
-from tests.session import TOKEN, Session, inspect, kill, new_id, wait_until
+from tests.session import TOKEN, Session, alive, inspect, kill, new_id, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,12 +99,59 @@ def test_a_second_go_is_reported_and_ignored(receipts: Path, tmp_path: Path) -> 
     assert last["outcome"]["code"] == 0
 
 
+def test_a_late_go_is_reported_and_ignored(receipts: Path, tmp_path: Path) -> None:
+    """The command has ended, its tree has not: a go executes nothing any more."""
+    log = tmp_path / "log"
+    with Session(receipts) as session:
+        session.start("sh", "-c", f"echo x >> {log}; setsid sleep 60 & exit 0", graceMs=30_000)
+        session.until("exited")
+        session.go().until("ignored")
+        last = session.cancel(graceMs=0).finish()
+    assert log.read_text() == "x\n"
+    assert (last["event"], last["empty"], last["outcome"]["code"]) == ("released", True, 0)
+
+
+def at_once(session: Session, go: bytes, command: str, *args: str) -> None:
+    """Request and go as one piece of bytes, before anything was said to it."""
+    request = {"id": session.id, "permitId": new_id(), "token": TOKEN, "command": command, "args": args}
+    session.send_raw(json.dumps(request).encode() + b"\n" + go)
+
+
+def test_the_command_finds_its_own_receipt(receipts: Path, mark: Path) -> None:
+    """At its first instruction the receipt says running, also for a host that does not wait for prepared."""
+    look = ("sh", "-c", 'ls "$0" > "$1"', str(receipts), str(mark))
+    for hasty in (False, True):
+        with Session(receipts) as session:
+            if hasty:
+                at_once(session, message(session), *look)
+            else:
+                session.start(*look)
+            assert session.finish()["ran"] is True
+        assert session.events()[:2] == ["prepared", "running"]
+        found = mark.read_text().split()
+        assert f"{session.id}.running" in found
+        assert f"{session.id}.prepared" not in found
+
+
+@pytest.mark.parametrize("wrong", [{"token": "0" * 64}, {"id": "no"}, {"action": "Go"}], ids=str)
+def test_a_wrong_go_in_the_same_write(receipts: Path, mark: Path, wrong: dict[str, str]) -> None:
+    """It has no token yet that it could have heard from us, and is judged like any other."""
+    with Session(receipts) as session:
+        at_once(session, message(session, **wrong) + message(session), "touch", str(mark))
+        last = session.finish()
+    assert not mark.exists()
+    assert (last["event"], last["ran"], last["outcome"]["cause"]) == ("released", False, "refused")
+    assert "running" not in session.events()
+
+
 @pytest.mark.parametrize("whom", ["wrapper", "init"])
 def test_a_death_at_the_gate(receipts: Path, mark: Path, whom: str) -> None:
     """Wrapper or init killed between prepared and go: nothing runs, nothing hangs, the receipt knows."""
     with Session(receipts) as session:
         init = prepared(session, mark)["namespaceInit"]["pid"]
-        kill(init if whom == "init" else session.process.pid)
+        victim = init if whom == "init" else session.process.pid
+        kill(victim)
+        wait_until(lambda: not alive(victim), what=f"the {whom} is dead")
         session.go()
         session.process.wait(30)
         code, (found,) = inspect(receipts, session.id)

@@ -7,17 +7,29 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from contain import errors
-from tests.ground import ground_of
-from tests.programs import shared_programs
-from tests.session import CONTAIN, Session, inspect, keeper_of, kill, new_id, run_job, wait_file, wait_until
+from tests.programs import other_program, shared_programs
+from tests.session import (
+    CONTAIN,
+    ROOT,
+    Session,
+    inspect,
+    keeper_of,
+    kill,
+    new_id,
+    run_job,
+    wait_file,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +65,24 @@ def test_signaled(receipts: Path, number: int) -> None:
     assert "code" not in outcome
 
 
+@pytest.mark.skipif(
+    resource.getrlimit(resource.RLIMIT_CORE)[1] == 0,
+    reason="capability: a hard limit that allows a core dump",
+)
+@pytest.mark.parametrize("core_bytes", [0, 64 << 20])
+def test_a_core_dump_is_told(receipts: Path, tmp_path: Path, core_bytes: int) -> None:
+    """`core` is the kernel's own word: what a plain wait reads under the same limit."""
+    crash = ("sh", "-c", "kill -SEGV $$")
+    plain = ("prlimit", f"--core={core_bytes}", "env", "-C", str(tmp_path), *crash)
+    _, status = os.waitpid(os.posix_spawnp("prlimit", plain, os.environ), 0)
+    last, _ = run_job(receipts, *crash, cwd=str(tmp_path), limits={"coreBytes": core_bytes})
+    outcome = agrees(receipts, last)
+    assert (outcome["cause"], outcome["signal"]) == ("signaled", signal.SIGSEGV)
+    assert outcome["core"] == os.WCOREDUMP(status)
+    if Path("/proc/sys/kernel/core_pattern").read_text()[:1] not in "|/":
+        assert outcome["core"] == (core_bytes > 0)
+
+
 def script(folder: Path, text: str, mode: int = 0o755) -> str:
     """A file to execute."""
     path = folder / f"script-{new_id()}"
@@ -79,14 +109,19 @@ def test_exec_failed(receipts: Path, tmp_path: Path) -> None:
         assert "code" not in outcome
 
 
-def test_setup_failed(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_setup_failed(receipts: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A step that the kernel refuses after the containment stood: named, with its errno, and nothing ran."""
-    with ground_of("nobody", shared_programs(tmp_path_factory)) as ground, ground.session() as session:
-        session.request("true", limits={"nice": -20}).until("prepared")  # nobody may not be nicer than others
+    late = other_program(
+        shared_programs(tmp_path_factory).waits_at("LIMITS")
+    )  # or it could come before prepared
+    drop = ("setpriv", "--bounding-set", "-sys_nice") if os.getuid() == 0 else ()
+    with Session(receipts, program=(*drop, *late), cwd=ROOT) as session:
+        session.request("touch", str(tmp_path / "ran"), limits={"nice": -20}).until("prepared")
         last = session.go().finish()
-    outcome = last["outcome"]
+    outcome = agrees(receipts, last)
     assert (outcome["cause"], outcome["step"], last["ran"]) == ("setup-failed", "limits", False)
     assert outcome["errno"] in (errno.EACCES, errno.EPERM)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_refused(receipts: Path) -> None:
@@ -126,7 +161,9 @@ def test_a_deaf_command_is_killed_after_its_grace(receipts: Path) -> None:
     with Session(receipts) as session:
         session.start("sh", "-c", "trap '' TERM; echo ready >&2; while :; do sleep 1; done")
         wait_until(lambda: session.process.stderr is not None and session.process.stderr.peek(1))  # type: ignore[attr-defined]
+        from_s = time.monotonic()
         last = session.cancel(graceMs=200).finish()
+        assert time.monotonic() - from_s >= 0.2
     outcome = agrees(receipts, last)
     assert (outcome["cause"], outcome["signal"], outcome["lastSignal"]) == (
         "canceled",
@@ -149,12 +186,24 @@ def test_timed_out(receipts: Path) -> None:
     with Session(receipts) as session:
         prepared = session.start("sleep", "60", timeoutMs=200, graceMs=5000, killMs=700)
         assert (prepared["timeoutMs"], prepared["graceMs"], prepared["killMs"]) == (200, 5000, 700)
-        outcome = agrees(receipts, session.finish())
+        last = session.finish()
+    outcome = agrees(receipts, last)
+    assert last["usage"]["wallUs"] >= 200_000
     assert (outcome["cause"], outcome["signal"], outcome["lastSignal"]) == (
         "timed-out",
         signal.SIGTERM,
         "TERM",
     )
+
+
+@pytest.mark.parametrize("asked", [{}, {"graceMs": 600_000, "killMs": 0, "timeoutMs": 2**31 - 1}], ids=str)
+def test_times_are_echoed(receipts: Path, asked: dict[str, int]) -> None:
+    """The times of the request, or those that the page of the protocol names: nobody else shortens them."""
+    with Session(receipts) as session:
+        prepared = session.request("true", **asked).until("prepared")
+        session.hang_up().finish()
+    due: dict[str, int | None] = {"graceMs": 10_000, "killMs": 5_000, "timeoutMs": None, **asked}
+    assert {name: prepared[name] for name in due} == due
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,17 @@ def environment(pid: int) -> bytes:
         {"id": SECRET},
         {"token": SECRET},
         {"permitId": SECRET},
+        {SECRET: 1},
+        {TOKEN: 1},
+        {"limits": {SECRET: 1}},
+        {"env": [SECRET]},
+        {"env": {"=" + SECRET: "x"}},
+        {"env": {"KEY": SECRET + "\x00"}},
+        {"cwd": SECRET + "\x00"},
+        {"command": SECRET + "\x00"},
+        {"command": [SECRET]},
     ],
-    ids=lambda fields: next(iter(fields)),
+    ids=lambda fields: next(iter(fields))[:12],
 )
 def test_a_refusal_quotes_no_value(receipts: Path, fields: dict[str, object]) -> None:
     """A refusal says what is wrong with a field, not what was in it."""
@@ -117,6 +126,65 @@ def test_a_refusal_quotes_no_value(receipts: Path, fields: dict[str, object]) ->
     said = json.dumps(session.replies) + session.errors().decode()
     assert SECRET not in said
     assert TOKEN not in said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'{{"env": "{SECRET}"',
+        f'"{SECRET}"',
+        SECRET,
+        f'{{"{SECRET}": 1, "{SECRET}": 2}}',
+        f'{{"token": "{TOKEN}"}} {SECRET}',
+    ],
+)
+def test_a_line_that_is_no_message_is_not_quoted(receipts: Path, line: str) -> None:
+    """Nor is what a JSON reader stumbled over."""
+    with Session(receipts) as session:
+        session.send_raw(line.encode() + b"\n")
+        session.finish()
+    said = json.dumps(session.replies) + session.errors().decode()
+    assert session.events() == ["refused"]
+    assert SECRET not in said
+    assert TOKEN not in said
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{SECRET: 1}, {TOKEN: 1}, {"id": TOKEN}, {"action": TOKEN}, {"token": SECRET}, {"graceMs": SECRET}],
+    ids=lambda fields: next(iter(fields))[:12],
+)
+def test_a_message_in_disorder_is_not_quoted(receipts: Path, fields: dict[str, object]) -> None:
+    """A token in the wrong field ends the job, and appears nowhere: not in the receipt either."""
+    with Session(receipts) as session:
+        request(session)
+        session.until("prepared")
+        session.send({"id": session.id, "token": TOKEN, "action": "cancel", **fields})
+        assert session.finish()["event"] == "released"
+    assert "refused" in session.events()
+    said = json.dumps(session.replies) + session.errors().decode() + everywhere(receipts).decode()
+    assert SECRET not in said
+    assert TOKEN not in said
+
+
+def test_a_command_that_cannot_be_executed_is_not_quoted(receipts: Path) -> None:
+    """Its base name is in the receipt, and nothing of what it was to be given."""
+    with Session(receipts) as session:
+        say(session, permitId=new_id(), command=f"/no/{SECRET}/tool", args=[SECRET], env={"KEY": SECRET})
+        session.until("prepared")
+        say(session, action="go")
+        last = session.finish()
+    assert (last["outcome"]["cause"], last["command"]) == ("exec-failed", "tool")
+    said = json.dumps(session.replies) + session.errors().decode() + everywhere(receipts).decode()
+    assert SECRET not in said
+    assert TOKEN not in said
+
+
+def test_a_misspelt_field_is_named(receipts: Path) -> None:
+    """The control: a word that can be a field's name is quoted, since somebody has to find it."""
+    with Session(receipts) as session:
+        session.request("true", graceMS=1).finish()
+    assert "'graceMS'" in session.replies[0]["message"]
 
 
 def test_a_wrong_token_is_not_quoted(receipts: Path) -> None:

@@ -13,13 +13,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contain import errors
+from tests.denied import chrooted, with_room_for
+from tests.ground import AS_NOBODY, PYTHON, ground_of
+from tests.programs import shared_programs
 from tests.session import CONTAIN, ROOT, Session, in_namespace, inspect, kill, new_id, run_job, wait_until
+from tests.survivors import adopting
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.ground import Ground
     from tests.session import Reply
 
 root = pytest.mark.skipif(os.getuid() != 0, reason="capability: root, to give up what root has")
 
+NO_ADMIN = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-all")
 NO_NAMESPACES = ("clone3=ENOSYS", "clone:namespaces=EPERM", "unshare=EPERM")
 
 
@@ -34,7 +42,8 @@ def refused(session: Session, error: type[errors.ContainError]) -> Reply:
     assert session.events() == ["refused"], session.replies
     assert session.process.returncode == error.exit_code, session.errors()
     assert reply["reason"] == error.reason
-    assert reply["advice"]
+    assert reply["advice"].encode() in session.errors()
+    assert session.errors().count(b"\n") == 1
     return reply
 
 
@@ -85,6 +94,7 @@ def test_fields_of_others_are_let_through(receipts: Path) -> None:
     ("program", "detail"),
     [
         (under(*NO_NAMESPACES), "seccomp"),
+        ((*NO_ADMIN, *under(*NO_NAMESPACES)), "seccomp"),
         (
             (
                 "unshare",
@@ -106,11 +116,11 @@ def test_fields_of_others_are_let_through(receipts: Path) -> None:
             "limit",
         ),
     ],
-    ids=["seccomp", "pid-namespaces", "user-namespaces"],
+    ids=["seccomp", "seccomp-and-capability", "pid-namespaces", "user-namespaces"],
 )
 def test_namespaces_denied(receipts: Path, program: tuple[str, ...], detail: str) -> None:
     """Refused by name, with what to do; no job, no receipt, no process."""
-    with Session(receipts, program=program, cwd=ROOT) as session:
+    with adopting(), Session(receipts, program=program, cwd=ROOT) as session:
         reply = refused(session.request("true"), errors.NamespacesDenied)
     assert reply["detail"] == detail, reply
     assert [path.suffix for path in receipts.iterdir()] in ([], [".lock"])
@@ -132,6 +142,95 @@ def test_a_profile_under_which_nothing_can_be_spawned(receipts: Path) -> None:
         assert "seccomp" in refused(session.request("true"), errors.UnsupportedPlatform)["advice"]
 
 
+@pytest.fixture(scope="module")
+def nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    """The user nobody, with a copy of the product that everybody may read."""
+    with ground_of("nobody", shared_programs(tmp_path_factory)) as made:
+        yield made
+
+
+ROOTS = [Path(name) for name in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc")]
+
+
+def changed_root(folder: Path, *more: Path) -> tuple[str, ...]:
+    """A chroot in which Python, the product and these places are."""
+    folder.mkdir()
+    wanted = [*ROOTS, Path(PYTHON).parents[1], Path(sys.prefix), ROOT, *more]
+    outer = [place for place in wanted if not any(other in place.parents for other in wanted)]
+    return chrooted(folder, *dict.fromkeys(place for place in outer if place.exists()))
+
+
+@root
+def test_a_user_in_a_chroot(nobody: Ground, tmp_path: Path) -> None:
+    """The kernel makes no user namespace for a process whose root was changed; the refusal says that it is this."""
+    into = changed_root(tmp_path / "tree", nobody.library.parent)
+    with adopting(), Session(nobody.receipts, program=(*into, *nobody.contain)) as session:
+        assert refused(session.request("true"), errors.NamespacesDenied)["detail"] == "chroot"
+    with Session(
+        nobody.receipts, program=nobody.contain
+    ) as session:  # the control: nobody without the chroot
+        session.start("true")
+        assert session.finish()["empty"] is True
+
+
+@root
+def test_root_in_a_chroot(receipts: Path, tmp_path: Path) -> None:
+    """Root needs no user namespace. No /proc can be laid over the one that is there, and the proof says so."""
+    into = changed_root(tmp_path / "tree", receipts)
+    with adopting(), Session(receipts, program=(*into, *CONTAIN)) as session:
+        proof = session.start("sh", "-c", "setsid sleep 60 & exit 4", graceMs=100, cwd="/")["namespaceInit"]
+        last = session.finish()
+    assert (proof["proc"], last["tier"], last["empty"]) == ("host", "namespace", True)
+    assert last["outcome"]["code"] == 4
+
+
+@root
+@pytest.mark.parametrize(
+    ("processes", "error", "detail", "step"),
+    [
+        (1, errors.SetupFailed, "EAGAIN", None),
+        (2, errors.NamespacesDenied, "limit", "clone"),
+        (3, errors.SetupFailed, "EAGAIN", "command"),
+    ],
+    ids=["keeper", "init", "command"],
+)
+def test_no_room_for_a_process(
+    nobody: Ground,
+    processes: int,
+    error: type[errors.ContainError],
+    detail: str,
+    step: str | None,
+) -> None:
+    """Whichever of ours cannot be started, the limit is named as what to change; with room for all it runs."""
+    user = 100_000 + os.getpid()  # whose processes are counted, so nobody else may have any
+    for most in (processes, 4):
+        own = nobody.library.parent / new_id()
+        own.mkdir(mode=0o700)
+        os.chown(own, user, user)
+        program = (*with_room_for(most, user), *nobody.contain[len(AS_NOBODY) :])
+        with adopting(), Session(own, program=program) as session:
+            if most == 4:
+                session.start("true")
+                assert session.finish()["outcome"]["code"] == 0
+                continue
+            reply = refused(session.request("true"), error)
+        assert (reply["detail"], reply.get("step")) == (detail, step)
+        assert "ulimit -u" in reply["advice"]
+        assert [path.suffix for path in own.iterdir()] in ([], [".lock"])
+
+
+@root
+@pytest.mark.parametrize("number", ["EPERM", "ENOSYS"])
+def test_a_kill_that_is_refused(receipts: Path, number: str) -> None:
+    """Without pidfd_send_signal the wrapper hangs up on the init, which ends the job: the same promise, kept."""
+    with Session(receipts, program=under(f"pidfd_send_signal={number}"), cwd=ROOT) as session:
+        text = "trap '' TERM; setsid sleep 60 & sleep 60"
+        proof = session.start("sh", "-c", text)["namespaceInit"]
+        last = session.cancel(graceMs=0).finish()
+    assert (last["event"], last["empty"], last["outcome"]["cause"]) == ("released", True, "canceled")
+    assert in_namespace(proof["namespace"]) == []
+
+
 @root
 @pytest.mark.parametrize("denial", ["pidfd_open=ENOSYS", "pidfd_open=EPERM"])
 def test_no_pidfds_no_job(receipts: Path, denial: str) -> None:
@@ -143,7 +242,7 @@ def test_no_pidfds_no_job(receipts: Path, denial: str) -> None:
 @root
 def test_root_without_its_capability_uses_a_user_namespace(receipts: Path) -> None:
     """The same tier by another way: no CAP_SYS_ADMIN, but user namespaces."""
-    program = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-all", *CONTAIN)
+    program = (*NO_ADMIN, *CONTAIN)
     with Session(receipts, program=program) as session:
         prepared = session.start("sh", "-c", "id -u >&2; setsid sleep 60 & exit 4", graceMs=100)
         outside = Path("/proc/self/ns/user").stat().st_ino

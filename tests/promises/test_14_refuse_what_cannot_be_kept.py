@@ -118,7 +118,16 @@ def test_file_systems(tmp_path: Path, mount: str) -> None:
     )
     with among(mounts, place) as session:
         reply = refused(session.request("true"), errors.UnsafePlace)
-    assert reply["detail"] in ("file-system", "mode")
+    assert reply["detail"] == "file-system"
+
+
+@root
+def test_a_read_only_directory(tmp_path: Path) -> None:
+    """Found before there is a job, and not at its first receipt."""
+    place = tmp_path / "place"
+    place.mkdir(mode=0o700)
+    with among(f"mount -t tmpfs -o ro,mode=700 none {shlex.quote(str(place))}", place) as session:
+        assert refused(session.request("true"), errors.UnsafePlace)["detail"] == "unwritable"
 
 
 @root
