@@ -55,7 +55,7 @@ def setup_failed(receipts: Path) -> Outcome:
         last = session.request("true", limits={"nice": -20}).finish()
     if last["event"] == "refused":  # it was found out before the wrapper had looked at the init
         assert session.events() == ["refused"]
-        return {"cause": last["reason"], "step": last["step"], "errno": int(last["detail"])}
+        return {"cause": last["reason"], "step": last["step"], "errno": getattr(errno, last["detail"])}
     assert session.events() == ["prepared", "released"]
     return dict(last["outcome"])
 
