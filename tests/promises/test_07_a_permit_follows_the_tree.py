@@ -102,7 +102,9 @@ def test_no_write_lands_after_released(receipts: Path, tmp_path: Path, runs: int
     for run in range(runs):
         log = tmp_path / f"log-{run}"
         with Session(receipts) as session:
-            text = f"setsid sh -c '{relay.format(log=log)}' & " + ("exit 0" if run % 3 == 0 else "sleep 60")
+            # The command ends only when the first write is there: on a slow machine the grace ends sooner.
+            text = f"setsid sh -c '{relay.format(log=log)}' & until [ -e {log} ]; do :; done; "
+            text += "exit 0" if run % 3 == 0 else "sleep 60"
             start(session, new_id(), "sh", "-c", text, graceMs=20, killMs=20)
             wait_until(log.exists)
             if run % 3 == 1:
