@@ -294,8 +294,9 @@ def test_init_killed(receipts: Path) -> None:
 @pytest.mark.parametrize("then", ["cancel", "kill-init", "kill-wrapper", "kill-keeper", "eof"])
 def test_what_was_seen_stays(receipts: Path, then: str) -> None:
     """The command exited 7 and left something: whatever happens next, it exited 7."""
+    text = "setsid sleep 60 & until grep -q sleep /proc/$!/comm; do :; done; exit 7"
     with Session(receipts) as session:
-        init = session.start("sh", "-c", "setsid sleep 60 & exit 7", graceMs=30_000)["namespaceInit"]["pid"]
+        init = session.start("sh", "-c", text, graceMs=30_000)["namespaceInit"]["pid"]
         exited = session.until("exited")
         assert exited["outcome"]["code"] == 7
         if then == "cancel":
@@ -314,11 +315,16 @@ def test_what_was_seen_stays(receipts: Path, then: str) -> None:
     assert found["leftovers"]["names"] == ["sleep"]
 
 
-@pytest.mark.parametrize(("deaf", "signal_name"), [("", "TERM"), ("trap '' TERM; ", "KILL")])
-def test_leftovers_are_counted_named_and_ended(receipts: Path, deaf: str, signal_name: str) -> None:
+@pytest.mark.parametrize(
+    ("deaf", "kill_ms", "signal_name"), [("", 20_000, "TERM"), ("trap '' TERM; ", 300, "KILL")]
+)
+def test_leftovers_are_counted_named_and_ended(
+    receipts: Path, deaf: str, kill_ms: int, signal_name: str
+) -> None:
     """TERM and CONT after the grace, KILL after the next; the receipt says what it took."""
     leftover = f'setsid sh -c "{deaf}kill -STOP \\$\\$; sleep 60; sleep 60" &'
-    last, _ = run_job(receipts, "sh", "-c", f"{leftover} exit 3", graceMs=100, killMs=300)
+    stopped = 'until grep -q "^State:.T" /proc/$!/status; do :; done;'
+    last, _ = run_job(receipts, "sh", "-c", f"{leftover} {stopped} exit 3", graceMs=100, killMs=kill_ms)
     outcome = agrees(receipts, last)
     assert (outcome["cause"], outcome["code"]) == ("exited", 3)
     assert last["leftovers"]["count"] >= 1

@@ -43,7 +43,7 @@ def among(mounts: str, receipts: Path | str) -> Session:
     return Session(receipts, program=("unshare", "-m", "sh", "-c", f'{mounts}\nexec "$@"', "-", *CONTAIN))
 
 
-KERNEL = 'F=$(mktemp) && echo "{}" > "$F" && mount --bind "$F" /proc/{}'
+KERNEL = 'F=$(mktemp) && echo "{}" > "$F" && mount --bind "$F" /proc/{} && rm "$F"'
 INTEROP = "mount -t tmpfs none /proc/sys/fs/binfmt_misc && touch /proc/sys/fs/binfmt_misc/{}"
 WSL = {
     "kernel": KERNEL.format("5.15.167.4-microsoft-standard-WSL2", "sys/kernel/osrelease"),
