@@ -18,11 +18,16 @@ if TYPE_CHECKING:
     from tests.session import Reply
 
 
-def start(session: Session, permit: str, *command: str, **extra: object) -> Reply:
-    """A running job under this permit."""
+def prepare(session: Session, permit: str, *command: str, **extra: object) -> Reply:
+    """A job under this permit, its gate still shut."""
     head = {"id": session.id, "permitId": permit, "token": TOKEN}
     session.send({**head, "command": command[0], "args": list(command[1:]), **extra})
-    prepared = session.until("prepared")
+    return session.until("prepared")
+
+
+def start(session: Session, permit: str, *command: str, **extra: object) -> Reply:
+    """A running job under this permit."""
+    prepared = prepare(session, permit, *command, **extra)
     session.go().until("running")
     return prepared
 
@@ -37,13 +42,16 @@ def test_every_state_names_permit_and_proof(receipts: Path) -> None:
     """prepared, running, exited and released: the same permit, the same proof."""
     permit = new_id()
     with Session(receipts) as session:
-        proof = start(session, permit, "sh", "-c", "setsid sleep 60 & exit 0", graceMs=300)["namespaceInit"]
+        command = ("sh", "-c", "setsid sleep 60 & exit 0")
+        proof = prepare(session, permit, *command, graceMs=300)["namespaceInit"]
+        prepared = on_disk(receipts, session.id, "prepared")
+        session.go().until("running")
         running = on_disk(receipts, session.id, "running")
         session.until("exited")
         exited = on_disk(receipts, session.id, "exited")
         last = session.finish()
     released = on_disk(receipts, session.id, "json")
-    for found in (running, exited, released):
+    for found in (prepared, running, exited, released):
         assert (found["permitId"], found["proof"]) == (permit, proof)
     assert (last["permitId"], last["namespaceInit"]) == (permit, proof)
 

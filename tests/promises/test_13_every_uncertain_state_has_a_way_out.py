@@ -75,7 +75,9 @@ def test_what_cannot_end_is_held_and_later_released(receipts: Path, staging: Sta
         assert last["outcome"]["cause"] == "canceled"
         assert "not proven empty" in last["held"]["reason"]
         blamed = staging.blame(last["held"]["blockers"])
-        assert receipt_files.read(receipts, session.id)["held"] == last["held"]
+        document = receipt_files.read(receipts, session.id)
+        assert (document["held"], document["empty"]) == (last["held"], False)
+        assert (document["permitId"], document["proof"]) == (last["permitId"], namespace_init)
         assert last["held"]["advice"].encode() in (tmp_path / "errors").read_bytes()
         for _ in range(2):
             code, [found] = inspect(receipts, session.id)
