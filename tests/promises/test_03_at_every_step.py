@@ -1,38 +1,71 @@
-"""Any of us may die. At every numbered step of the launch, and one by one: wrapper, keeper, init; stopped ones too.
+"""Any of us may die. Wrapper, keeper and init are killed at every numbered step of the launch.
 
-A contain-init that waits 400 ms at one step stands for a slow machine; the killing happens in that wait.
+A contain-init that waits 400 ms at one step stands for a slow machine. The kill comes when a process is seen in that
+wait; what is then still to come of the launch, it does with a dead companion.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from tests.ground import ground_of
 from tests.on_disk import receipts_on_disk
 from tests.programs import STEP_NAMES, other_program, shared_programs
-from tests.session import ROOT, Session, alive, in_namespace, inspect, keeper_of, kill, wait_file, wait_until
-from tests.survivors import Watch, adopting, keeper_and_init, stop
+from tests.session import inspect, keeper_of, kill, stat_fields, wait_until
+from tests.survivors import Watch, adopting, waiting_at_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+    from tests.ground import Ground
     from tests.programs import Programs
+    from tests.session import Session
 
-STEPS = [name for name in STEP_NAMES if name != "NONE"]
+WAIT_MS = 400
+AGAIN_MS = 1000
+KEEPERS = ("REQUEST", "DIRECTORY", "CLONE", "ANSWER")
 IN_A_USER_NAMESPACE = ("SETGROUPS", "UID_MAP", "GID_MAP")
-WITHOUT_SYS_ADMIN = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-all")
+COMMANDS = STEP_NAMES[STEP_NAMES.index("SESSION") :]
+"""Steps of the command's process: the gate may be open by then, and the receipt says so."""
+SOME = (*IN_A_USER_NAMESPACE, "CLONE", "DETACH", "PROC", "DEATH_SIGNAL", "PARENTS", "ARM", "GATE", "EXEC")
+
+
+class Death(NamedTuple):
+    """Who dies, at which step of whose launch. ``again``: at the step's second time."""
+
+    user: str
+    step: str
+    whom: str
+    again: bool = False
+
+    def __str__(self) -> str:
+        """The name of its test."""
+        return f"{self.user}-{self.step}-{self.whom}" + ("-again" if self.again else "")
+
+
+DEATHS = [
+    Death(user, step, whom)
+    for whom in ("wrapper", "keeper", "init")
+    for user in ("root", "nobody")
+    for step in STEP_NAMES[1:]
+    if (step not in IN_A_USER_NAMESPACE if user == "root" else step in SOME)
+    and not (whom == "init" and step in KEEPERS)
+] + [Death("root", "DEATH_SIGNAL", whom, again=True) for whom in ("wrapper", "keeper", "init")]
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
     """Programs that wait at a step."""
     return shared_programs(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def grounds(programs: Programs) -> Iterator[dict[str, Ground]]:
+    """A ground for each user."""
+    with ground_of("root", programs) as root, ground_of("nobody", programs) as nobody:
+        yield {"root": root, "nobody": nobody}
 
 
 @pytest.fixture(autouse=True)
@@ -42,174 +75,87 @@ def orphans() -> Iterator[None]:
         yield
 
 
-def slow(programs: Programs, step: str, receipts: Path) -> Session:
-    """A session whose program waits at ``step``."""
-    drop = WITHOUT_SYS_ADMIN if step in IN_A_USER_NAMESPACE and os.getuid() == 0 else ()
-    return Session(receipts, program=(*drop, *other_program(programs.waits_at(step))))
+def at_the_step(session: Session, *, again: bool = False) -> int:
+    """Waits until a process is in the wait; returns which."""
+    found: list[int] = []
+
+    def there() -> bool:
+        pid = waiting_at_step(session.process.pid)
+        found[:] = [] if pid is None else [pid]
+        return bool(found)
+
+    if again:
+        session.until("prepared")  # said when the init has its order to arm a second time
+    wait_until(there, what="a process waits at the step")
+    return found[0]
 
 
-def in_the_wait(session: Session, step: str) -> Watch:
-    """Waits until the keeper is there, and where the step comes after the gate, for that."""
-    wait_until(lambda: keeper(session) is not None, what="a keeper")
-    if step == "EXEC":
-        session.until("running")
-    return Watch(session.process.pid).look()
+def mortal(session: Session, whom: str, waiting: int) -> int:
+    """Whose turn it is."""
+    if whom == "wrapper":
+        return session.process.pid
+    keeper = keeper_of(session.process.pid)
+    if whom == "keeper":
+        return keeper
+    parent = int((stat_fields(waiting) or ["", "0"])[1])
+    return waiting if parent == keeper else parent  # the command's process is the init's child
 
 
-def keeper(session: Session) -> int | None:
-    """The keeper, when it is there."""
-    try:
-        return keeper_of(session.process.pid)
-    except AssertionError:
-        return None
+def slow(ground: Ground, programs: Programs, death: Death) -> Session:
+    """A session of this ground's user whose contain-init waits at the step."""
+    program = ground.usable(programs.waits_at(death.step, AGAIN_MS if death.again else WAIT_MS))
+    if ground.user == "root":
+        return ground.session(other_program(program))
+    return ground.session((*ground.python, str(ground.library / "other_program.py"), str(program)))
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["early", "late"])
-@pytest.mark.parametrize("step", STEPS)
-def test_the_wrapper_is_killed_at_a_step(
-    receipts: Path, tmp_path: Path, programs: Programs, step: str, *, late: bool
-) -> None:
-    """Nothing is left 2 s later, nothing ran before the gate, the receipt is whole and inspect releases it."""
-    mark = tmp_path / "executed"
-    with slow(programs, step, receipts) as session:
+@pytest.mark.parametrize("death", DEATHS, ids=str)
+def test_a_death_at_a_step(grounds: dict[str, Ground], programs: Programs, death: Death) -> None:
+    """Nothing is left 2 s later, nothing ran before its receipt said so, and inspect releases what there is."""
+    ground = grounds[death.user]
+    mark = ground.file()
+    with slow(ground, programs, death) as session:
+        watch = Watch(session.process.pid)
         session.request("touch", str(mark)).go()
-        watch = in_the_wait(session, step)
-        if late:
-            signal.sigtimedwait((), 0.2)  # half of the wait at the step
-            watch.look()
-        kill(session.process.pid)
-        session.process.wait()
-        watch.assert_gone()
-        while session.read() is not None:
-            pass
-    latest = receipts_on_disk(receipts).get(session.id)
-    assert not mark.exists() or (latest is not None and latest.may_have_run)
-    if latest is not None:
-        code, (found,) = inspect(receipts, session.id)
-        assert (code, found["state"], found["empty"]) == (0, "released", True)
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_the_keeper_is_killed_at_a_step(
-    receipts: Path, tmp_path: Path, programs: Programs, step: str
-) -> None:
-    """Between clone and arming as well: the wrapper says what happened, ends, and nothing is left."""
-    mark = tmp_path / "executed"
-    with slow(programs, step, receipts) as session:
-        session.request("touch", str(mark)).go()
-        watch = in_the_wait(session, step)
-        kill(keeper_of(session.process.pid))
-        last = session.finish()
-        watch.assert_gone()
-    if last["event"] == "refused":
-        assert last["reason"] == "setup-failed"
-        assert not mark.exists()
-    else:
-        assert (last["event"], last["empty"]) == ("released", True)
-        assert last["outcome"]["cause"] in ("keeper-lost", "exited")
-
-
-@pytest.mark.parametrize("whom", ["wrapper", "keeper", "init"])
-@pytest.mark.parametrize("stopped", ["wrapper", "keeper", "init", None])
-def test_one_dies_while_another_is_stopped(receipts: Path, whom: str, stopped: str | None) -> None:
-    """SIGSTOP of one and SIGKILL of another: the tree is gone all the same, and so is a stopped keeper."""
-    with Session(receipts) as session:
-        proof = session.start("sh", "-c", "setsid sleep 60 & sleep 60")["namespaceInit"]
-        keeper_pid, init = keeper_and_init(session.process.pid)
-        pids = {"wrapper": session.process.pid, "keeper": keeper_pid, "init": init}
-        watch = Watch(session.process.pid).look()
-        if stopped is not None:
-            stop(pids[stopped])
-        kill(pids[whom])
-        if whom == "wrapper":
+        waiting = at_the_step(session, again=death.again)
+        kill(mortal(session, death.whom, waiting))
+        watch.look()
+        if death.whom == "wrapper":
             session.process.wait()
             watch.assert_gone()
+            while session.read() is not None:
+                pass
         else:
-            wait_until(lambda: not in_namespace(proof["namespace"]), 2, "the tree is gone")
-            if stopped == "wrapper":
-                kill(session.process.pid, signal.SIGCONT)
-            elif stopped == "keeper" and whom == "init":
-                kill(keeper_pid, signal.SIGCONT)
-            last = session.finish()
-            assert (last["event"], last["empty"]) == ("released", True)
-            assert last["outcome"]["cause"] == {"keeper": "keeper-lost", "init": "init-killed"}[whom]
+            named_end(session, death.whom)
             watch.assert_gone()
-    code, (found,) = inspect(receipts, session.id)
-    assert (code, found["state"]) == (0, "released")
+    latest = receipts_on_disk(ground.receipts).get(session.id)
+    assert not mark.exists() or (latest is not None and latest.may_have_run)
+    if latest is None:
+        assert session.events() in ([], ["refused"]), "it spoke of a job that has no receipt"
+        return
+    code, (found,) = inspect(ground.receipts, session.id, program=ground.contain)
+    assert (code, found["state"], found["empty"]) == (0, "released", True)
+    if death.step not in COMMANDS:
+        assert not mark.exists(), "it ran although the gate cannot have been open"
 
 
-def test_a_stopped_wrapper_stops_nothing_else(receipts: Path, tmp_path: Path) -> None:
-    """The job goes on to its end; the wrapper says so when it is continued."""
-    with Session(receipts) as session:
-        session.start("sh", "-c", f"sleep 0.2; echo done > {tmp_path / 'done'}")
-        stop(session.process.pid)
-        assert wait_file(tmp_path / "done") == "done\n"
-        kill(session.process.pid, signal.SIGCONT)
-        assert session.finish()["outcome"]["code"] == 0
+def named_end(session: Session, whom: str) -> None:
+    """The wrapper lives: it says what happened, and ends."""
+    last = session.finish()
+    if last["event"] == "refused":
+        assert last["reason"] == "setup-failed", last
+        assert last["step"], last
+        assert "prepared" not in session.events()
+    else:
+        assert (last["event"], last["empty"]) == ("released", True), last
+        assert last["outcome"]["cause"] == {"keeper": "keeper-lost", "init": "init-killed"}[whom], last
 
 
-HOST = """
-import os, sys, threading, time
-sys.path.insert(0, {root!r})
-from contain.job import Job
-from contain.linux.backend import LinuxBackend
-backend, made = LinuxBackend(), []
-def launch():
-    backend.start()
-    containment = backend.launch(Job(id="0", permit_id="0", command="sleep", args=("60",))).ready()
-    assert containment.open_gate()
-    made.append(containment)
-thread = threading.Thread(target=launch)
-thread.start()
-thread.join()
-{then}
-print(made[0].proof.pid, flush=True)
-time.sleep(60)
-"""
-
-
-def host(then: str = "") -> subprocess.Popen[str]:
-    """A host that starts its keeper and a job from a thread that then ends."""
-    text = HOST.format(root=str(ROOT), then=then)
-    return subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
-
-
-def test_a_keeper_outlives_the_thread_that_started_it() -> None:
-    """The thread is gone, the job lives; when the host goes, the job goes."""
-    with host() as process:
-        assert process.stdout is not None
-        init = int(process.stdout.readline())
-        watch = Watch(process.pid).look()
-        for _ in range(20):
-            signal.sigtimedwait((), 0.02)
-            assert alive(init)
-        process.kill()
-        process.wait()
-        watch.assert_gone()
-
-
-def test_a_forked_child_keeps_nothing_alive() -> None:
-    """A host that has forked is killed: the child holds copies of every descriptor, and the tree goes all the same."""
-    with host(
-        "child = os.fork()\nif child == 0:\n    time.sleep(60); os._exit(0)\nprint(child, flush=True)"
-    ) as process:
-        assert process.stdout is not None
-        child, init = int(process.stdout.readline()), int(process.stdout.readline())
-        watch = Watch(process.pid, but={child}).look()
-        process.kill()
-        process.wait()
-        watch.births.pop(child, None)
-        watch.assert_gone()
-        assert not alive(init)
-        kill(child)
-        os.waitpid(child, 0)
-
-
-def test_a_killed_job_is_seen_by_this_look(receipts: Path) -> None:
-    """The control: while the job lives, the same look finds it."""
-    with Session(receipts) as session:
-        session.start("sleep", "60")
-        watch = Watch(session.process.pid).look()
+def test_the_wait_is_seen(grounds: dict[str, Ground]) -> None:
+    """The control: without a hook nobody waits at a step, and the job that lives is called alive."""
+    with grounds["root"].session() as session:
+        session.start("sh", "-c", "kill -STOP $$")
+        assert waiting_at_step(session.process.pid) is None
         with pytest.raises(AssertionError, match="alive"):
-            watch.assert_gone(0.1)
-        session.hang_up().finish()
+            Watch(session.process.pid).look().assert_gone(0.1)
+        session.cancel(graceMs=0).finish()
