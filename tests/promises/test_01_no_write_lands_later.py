@@ -65,8 +65,8 @@ def end_once(ground: Ground, job: Unruly, how: str) -> tuple[Path, int, Reply]:
     """One job that is brought to its end; its file, and the size of that when ``released`` was read."""
     file = ground.file()
     with ground.session() as session:
-        times = {"graceMs": RANDOM.randrange(80), "killMs": RANDOM.randrange(80)}
-        session.request(*command(ground, job, how, file), **times)
+        words = command(ground, job, how, file)
+        session.request(*words, graceMs=RANDOM.randrange(80), killMs=RANDOM.randrange(80))
         inode = session.until("prepared")["namespaceInit"]["namespace"]
         session.go()
         wait_file(file)
