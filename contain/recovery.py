@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from receipts import Lock, Store
 
 DYING_S = 0.5
-"""How long a tree whose wrapper has just died is given to be gone, before it is called live."""
+"""How long trees whose wrappers have just died are given to be gone, all together, before they are called live."""
 
 FINISH_S = 5.0
 """From the SIGKILL of ``--finish`` until the tree is called stuck."""
@@ -89,13 +89,14 @@ def inspect_all(
     store: Store, backend: Backend, dir_fd: int, ids: list[str], *, finish: bool = False
 ) -> Iterator[Finding]:
     """The same for many. Findings come when they are durable, ``TOGETHER`` at a time."""
+    patience = _Patience(FINISH_S if finish else DYING_S)
     for start in range(0, len(ids), TOGETHER):
         locks: list[Lock] = []
         found: list[Finding] = []
         try:
             with store.batch():
                 found += [
-                    _one(store, backend, dir_fd, job_id, locks, finish=finish)
+                    _one(store, backend, dir_fd, job_id, locks, patience, finish=finish)
                     for job_id in ids[start : start + TOGETHER]
                 ]
         finally:
@@ -104,8 +105,30 @@ def inspect_all(
         yield from found
 
 
+class _Patience:
+    """One time for all: a thousand trees that are stuck must not cost a thousand waits."""
+
+    def __init__(self, wait_s: float) -> None:
+        """Begins when it is first asked for."""
+        self._wait_s = wait_s
+        self._until_s: float | None = None
+
+    def left_s(self) -> float:
+        """Seconds that may still be waited."""
+        if self._until_s is None:
+            self._until_s = time.monotonic() + self._wait_s
+        return max(0.0, self._until_s - time.monotonic())
+
+
 def _one(
-    store: Store, backend: Backend, dir_fd: int, job_id: str, locks: list[Lock], *, finish: bool
+    store: Store,
+    backend: Backend,
+    dir_fd: int,
+    job_id: str,
+    locks: list[Lock],
+    patience: _Patience,
+    *,
+    finish: bool,
 ) -> Finding:
     try:
         locks.append(take(dir_fd, job_id))
@@ -120,7 +143,7 @@ def _one(
         return _unreadable(store, job_id, found)
     if found.state == RELEASED:
         return Finding(id=job_id, state=RELEASED, receipt=found, settled=True)
-    return _settle(store, backend, found, finish=finish)
+    return _settle(store, backend, found, patience, finish=finish)
 
 
 def _unlocked(store: Store, backend: Backend, job_id: str, error: Unwritable) -> Finding:
@@ -162,7 +185,9 @@ def _unreadable(store: Store, job_id: str, found: Unreadable) -> Finding:
     return Finding(id=job_id, state=HELD, why=held.reason, held=held)
 
 
-def _settle(store: Store, backend: Backend, receipt: Receipt, *, finish: bool) -> Finding:
+def _settle(
+    store: Store, backend: Backend, receipt: Receipt, patience: _Patience, *, finish: bool
+) -> Finding:
     if receipt.proof is None:
         held = Held(
             reason="The receipt has no proof.",
@@ -174,8 +199,7 @@ def _settle(store: Store, backend: Backend, receipt: Receipt, *, finish: bool) -
     observation = backend.observe(receipt.proof)
     was_alive = observation.state == "live"
     if was_alive:
-        wait_s = FINISH_S if finish else DYING_S
-        observation = backend.finish(receipt.proof, wait_s, kill=finish)
+        observation = backend.finish(receipt.proof, patience.left_s(), kill=finish)
     if observation.gone:
         return _release(store, receipt, observation, killed=finish and was_alive)
     return _keep(backend, receipt, observation)
@@ -228,11 +252,12 @@ def _keep(backend: Backend, receipt: Receipt, observation: Observation) -> Findi
     return Finding(id=receipt.id, state=state, receipt=receipt, observation=observation, held=held)
 
 
-def forget(store: Store, dir_fd: int, job_id: str, reason: str) -> Finding:
+def forget(store: Store, backend: Backend, dir_fd: int, job_id: str, reason: str) -> Finding:
     """The operator's way out of an unknown that nothing can settle: recorded, and never called empty.
 
-    Raises NoReceipt, JobBusy while somebody works on the job, and ContainmentHeld for a receipt that cannot be read:
-    its file is evidence, and only a person may move that away.
+    It looks first: what is gone is released as proven, and what is alive is not given up. Raises NoReceipt, JobBusy
+    while somebody works on the job, and ContainmentHeld for a tree that is alive and for a receipt that cannot be
+    read: its file is evidence, and only a person may move that away.
     """
     if not store.exists(job_id):
         raise no_receipt(store, job_id)
@@ -255,6 +280,15 @@ def forget(store: Store, dir_fd: int, job_id: str, reason: str) -> Finding:
             )
         if found.state == RELEASED:
             return Finding(id=job_id, state=RELEASED, receipt=found, settled=True)
+        observation = None if found.proof is None else backend.observe(found.proof)
+        if observation is not None and observation.gone:
+            return _release(store, found, observation, killed=False)
+        if observation is not None and observation.state == "live":
+            raise ContainmentHeld(
+                f"The tree of {job_id} is alive: there is nothing unknown about it.",
+                advice="End it: contain inspect ID --finish.",
+                state="Nothing was changed.",
+            )
         other = {**found.other, FORGOTTEN: {"reason": reason, "by": os.getuid(), "at": time.time()}}
         released = found.replace(state=RELEASED, empty=None, ended_at=time.time(), other=other, held=None)
         store.finish(released)

@@ -20,6 +20,9 @@ RELEASED: Final = "released"
 HELD: Final = "held"
 STATES: Final = (PREPARED, RUNNING, EXITED, RELEASED, HELD)
 
+KERNEL: Final = "kernel"
+MOUNTED: Final = "mounted"
+
 VERSION: Final = 1
 """The format that this code writes, and the newest that it reads."""
 
@@ -68,6 +71,8 @@ class NamespaceInit(Fact):
     """Which call saw it as PID 1."""
     proc: str
     """`fresh` or `host`: the /proc that the job sees."""
+    boot_id_source: str | None = None
+    """`kernel`, or `mounted`: a container manager shows an id of its own, which says nothing of the boot."""
 
 
 class Outcome(Fact):

@@ -91,7 +91,7 @@ def _look(wanted: _Wanted, backend: Backend, place: Place, store: Store) -> Iter
     if wanted.job_id is None:
         return recovery.inspect_all(store, backend, place.fd, store.ids())
     if wanted.reason is not None:
-        return iter([recovery.forget(store, place.fd, wanted.job_id, wanted.reason)])
+        return iter([recovery.forget(store, backend, place.fd, wanted.job_id, wanted.reason)])
     return iter([recovery.inspect(store, backend, place.fd, wanted.job_id, finish=wanted.finish)])
 
 

@@ -177,7 +177,8 @@ class Life:
             self._say(refused(event.error, self._spelled_id))
             self._end(Abort(cause="refused", by=event.error.reason))
         elif isinstance(event, Go):
-            self._say({"event": "ignored", "reason": "second-go", "tier": self._receipt.tier})
+            reason = "late-go" if self._gate_at_s is None else "second-go"
+            self._say({"event": "ignored", "reason": reason, "tier": self._receipt.tier})
         elif isinstance(event, SetupBroke):
             self._broke = event
             self._receipt = self._receipt.replace(ran=False)

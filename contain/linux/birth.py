@@ -12,7 +12,7 @@ import select
 from contain.backend import Observation
 from contain.errors import SetupFailed
 from contain.linux import native, procfs
-from receipts import NamespaceInit
+from receipts import KERNEL, MOUNTED, NamespaceInit
 
 LIVE, GONE, UNKNOWN = "live", "gone", "unknown"
 
@@ -35,7 +35,8 @@ class Here:
         if not self.boot_id:
             raise OSError(errno.ENODATA, f"{BOOT_ID} is empty")
         # systemd-nspawn mounts an invented id over it: one that differs then says nothing about the machine's boot.
-        self.boot_id_is_real = os.stat(BOOT_ID).st_dev == os.stat("/proc/self").st_dev
+        own = os.stat(BOOT_ID).st_dev == os.stat("/proc/self").st_dev
+        self.boot_id_source = KERNEL if own else MOUNTED
         self.pid_namespace = _namespace("/proc/self/ns/pid")
         try:
             self.time_namespace: int | None = _namespace("/proc/self/ns/time")
@@ -110,6 +111,7 @@ def take(pid: int, pidfd: int) -> NamespaceInit:
         pid=pid,
         uid=uid,
         boot_id=observer.boot_id,
+        boot_id_source=observer.boot_id_source,
         start_ticks=ticks,
         namespace=namespace,
         observer_namespace=observer.pid_namespace,
@@ -148,9 +150,13 @@ def look(proof: NamespaceInit) -> Found:
     """A fresh look at a recorded birth."""
     try:
         if here().boot_id != proof.boot_id:
-            if not here().boot_id_is_real:
+            if here().boot_id_source != KERNEL:
                 return Found(
                     UNKNOWN, f"another boot id was recorded, but {BOOT_ID} is not the kernel's own here"
+                )
+            if proof.boot_id_source == MOUNTED:
+                return Found(
+                    UNKNOWN, "recorded under a boot id that is not the kernel's own, in a container perhaps"
                 )
             return Found(GONE, "recorded in another boot")
         if here().pid_namespace != proof.observer_namespace:

@@ -224,6 +224,31 @@ def test_a_proc_that_does_not_show_is_no_proof(
     assert all(receipt_files.read(there, job_id)["state"] == "running" for job_id in ids)
 
 
+INVENTED = """
+cat /proc/sys/kernel/random/uuid > "$0"
+mount --bind "$0" /proc/sys/kernel/random/boot_id
+exec "$@"
+"""
+
+
+@needs_root
+def test_an_invented_boot_id_is_no_other_boot(receipts: Path, tmp_path: Path) -> None:
+    """A container manager mounts a boot id of its own: a receipt from there is not "of another boot" for the host."""
+    nspawn = ("unshare", "--mount", "sh", "-ec", INVENTED, str(tmp_path / "boot_id"), *CONTAIN)
+    with Session(receipts, program=nspawn) as session:
+        namespace_init = session.start("sleep", "1000")["namespaceInit"]
+        assert namespace_init["bootIdSource"] == "mounted"
+        document = receipt_files.read(receipts, session.id)
+        there = receipt_files.place(tmp_path / "copies")
+        job_id = receipt_files.put(there, document)
+        code, [found] = inspect(there, job_id)
+        assert (code, found["state"], found["observation"]["state"]) == (HELD, "held", "unknown")
+        owned(found)
+        assert alive(namespace_init["pid"], namespace_init["startTicks"])
+    code, [found] = inspect(there, job_id)
+    assert (code, found["observation"]["state"]) == (HELD, "unknown"), "dead now, and still it cannot be told"
+
+
 @needs_root
 def test_a_number_that_proc_hides_is_no_proof(receipts: Path, living: Session, tmp_path: Path) -> None:
     """A pidfd proves by its id alone; a start time that cannot be read proves nothing."""

@@ -236,6 +236,31 @@ def test_forget_is_recorded_and_never_called_empty(receipts: Path) -> None:
     assert (code, again["empty"], again["forgotten"]) == (0, None, forgotten)
 
 
+def test_forget_looks_first(receipts: Path, tmp_path: Path, living: Session) -> None:
+    """What is alive is not given up, and what is gone is proven empty, not forgotten."""
+    there = receipt_files.place(tmp_path / "copies")
+    job_id = receipt_files.put(there, receipt_files.read(receipts, living.id))
+    code, found = inspect(there, job_id, "--forget", "--reason", "it bores me")
+    assert (code, found) == (HELD, [])
+    assert receipt_files.read(there, job_id)["state"] == "running"
+    living.cancel(graceMs=0).finish()
+    code, [told] = inspect(there, job_id, "--forget", "--reason", "it bores me")
+    assert (code, told["state"], told["empty"]) == (0, "released", True)
+    assert "forgotten" not in receipt_files.read(there, job_id)
+
+
+def test_many_that_are_alive_cost_one_wait(receipts: Path, tmp_path: Path, living: Session) -> None:
+    """The patience with trees that may just be dying is one for all of them."""
+    there = receipt_files.place(tmp_path / "copies")
+    document = receipt_files.read(receipts, living.id)
+    ids = {receipt_files.put(there, document) for _ in range(400)}
+    begun_s = time.monotonic()
+    code, found = inspect(there)
+    assert (code, {finding["id"] for finding in found}) == (HELD, ids)
+    assert all(finding["observation"]["state"] == "live" for finding in found)
+    assert time.monotonic() - begun_s < 0.5 * len(ids) / 4  # a wait for each of them would be four times that
+
+
 def test_forget_leaves_a_released_receipt_as_it_is(receipts: Path) -> None:
     """Proven empty stays proven empty."""
     last, session = run_job(receipts, "true")
