@@ -2,7 +2,7 @@
 
 An adapter binds the proof of a containment to a permit, durably, *then* lets the gate open; and takes the permit
 back on evidence that the tree is gone. In this version the host is the only adapter (``contain.lifecycle.host``):
-it binds on its own side and says ``go``.
+it binds on its own side and says ``go``. ``NoBudget`` is for jobs that nobody counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ else:
 
 
 class BudgetAdapter(Protocol):
-    """Binds permits to proofs."""
+    """Binds permits to proofs.
+
+    ``at_once``: nobody outside binds on a receipt that he reads, so ``prepared`` and ``running`` are one write, made
+    after the permit is bound and before the gate opens.
+    """
+
+    at_once: bool
 
     def bind(self, receipt: Receipt) -> Generator[float | None, Event, Event | None]:
         """Binds ``receipt.permit_id`` to ``receipt.proof``; returns None when that is durable, else what came between.
@@ -29,3 +35,17 @@ class BudgetAdapter(Protocol):
 
     def release(self, receipt: Receipt) -> None:
         """The permit may return: ``receipt`` is durable and says ``released``, empty."""
+
+
+class NoBudget:
+    """No permit is needed, and none returns. Satisfies BudgetAdapter."""
+
+    at_once = True
+
+    def bind(self, receipt: Receipt) -> Generator[float | None, Event, Event | None]:  # noqa: ARG002 - BudgetAdapter
+        """Returns at once."""
+        yield from ()
+        return None
+
+    def release(self, receipt: Receipt) -> None:
+        """Nothing was taken."""

@@ -85,6 +85,9 @@ class Containment(Protocol):
     def cancel(self, grace_ms: int) -> None:
         """TERM and CONT to the whole tree, KILL after the grace."""
 
+    def signal(self, number: int) -> None:
+        """One signal to the command's process alone; nothing happens when that has ended."""
+
     def kill(self) -> None:
         """SIGKILL to the containment itself: the kernel ends the tree."""
 
@@ -123,7 +126,7 @@ class Backend(Protocol):
     def name_process(self, name: str) -> None:
         """What ps and top call this process."""
 
-    def start(self) -> None:
+    def start(self, *, shared_session: bool = False) -> None:
         """Starts what launches need, so that it is ready when the first request has been read."""
 
     def launch(self, job: Job) -> Launch:

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-__all__ = ["TIERS", "Abort", "Job", "Leftovers", "Limits", "Outcome", "Usage", "check_bytes"]
+__all__ = ["NETWORKS", "TIERS", "Abort", "Job", "Leftovers", "Limits", "Outcome", "Usage", "check_bytes"]
+
+NETWORKS = ("host", "none")
 
 TIERS = ("tree", "traced", "cgroup", "namespace")
 """Linux tiers, weakest first. This version has ``namespace`` only."""
@@ -23,11 +25,17 @@ MAX_STRING_BYTES = 131_071
 
 
 class Limits(Record):
-    """Limits of the command's process, inherited by its children: setrlimit(2) and nice(2). None: left as it is.
+    """What a job may take. None: left as it is.
 
-    Each holds for one process, not for the tree; that is all that rlimits can do.
+    ``memory_bytes``, ``cpus`` and ``pids`` hold for the whole tree (cgroups). The others are setrlimit(2) and nice(2):
+    each holds for one process and is inherited by its children; that is all that rlimits can do.
     """
 
+    memory_bytes: int | None = None
+    cpus: float | None = None
+    """Busy cores, on average; 1.5 is one and a half."""
+    pids: int | None = None
+    """Processes and threads at one time."""
     open_files: int | None = None
     file_bytes: int | None = None
     core_bytes: int | None = None
@@ -53,6 +61,19 @@ class Job(Record):
     kill_ms: int = KILL_MS
     timeout_ms: int | None = None
     require_tier: str | None = None
+    require_limits: bool = False
+    """Refuse the job where a limit of the whole tree cannot be had."""
+    no_new_privs: bool = False
+    drop_capabilities: tuple[str, ...] = ()
+    """Names as in capabilities(7), with or without ``CAP_``; ``all``."""
+    network: str = "host"
+    """``host``, or ``none``: a network of its own with nothing but the loopback."""
+    stdio: tuple[int, int, int] | None = None
+    """This process's descriptors for the command's 0, 1 and 2; None: as the backend was made."""
+    keep_fds: tuple[int, ...] = ()
+    """Further descriptors of this process that the command gets, under the same numbers."""
+    shared_session: bool = False
+    """The job stays in this process's session and process group: for a terminal."""
 
 
 class Abort(Record):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from _operator import _compare_digest  # hmac's own; hmac itself would load OpenSSL before every job
 
 from contain.errors import BadToken, ContainError, ProtocolViolation
-from contain.job import TIERS, Abort, Job, Limits, check_bytes
+from contain.job import NETWORKS, TIERS, Abort, Job, Limits, check_bytes
 from receipts import Record, encode, jsontext
 
 TYPE_CHECKING = False
@@ -130,7 +130,10 @@ def _env(value: object) -> Mapping[str, str]:
     return value
 
 
+LEAST_CPUS, MOST_CPUS = 0.01, 100_000.0
 LIMIT_FIELDS = {
+    "memoryBytes": "memory_bytes",
+    "pids": "pids",
     "openFiles": "open_files",
     "fileBytes": "file_bytes",
     "coreBytes": "core_bytes",
@@ -143,15 +146,39 @@ LIMIT_FIELDS = {
 def _limits(value: object) -> Limits:
     if not isinstance(value, dict):
         raise _violation("limits must be an object.")
-    found = {}
+    found: dict[str, int | float] = {}
     for name, number in value.items():
-        if name == "nice":
+        if name == "cpus":
+            found["cpus"] = _cpus(number)
+        elif name == "nice":
             found["nice"] = _whole(number, "limits.nice", -20, 19)
         elif name in LIMIT_FIELDS:
             found[LIMIT_FIELDS[name]] = _whole(number, f"limits.{name}")
         else:
             raise _unknown("limits has", name)
     return Limits().replace(**found)
+
+
+def _cpus(value: object) -> float:
+    if type(value) not in (int, float) or not LEAST_CPUS <= value <= MOST_CPUS:  # type: ignore[operator]
+        raise _violation(f"limits.cpus must be a number from {LEAST_CPUS} to {MOST_CPUS}.")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _violation("noNewPrivs and requireLimits must be true or false.")
+    return value
+
+
+def _network(value: object) -> str:
+    if value not in NETWORKS:
+        raise _violation(f"network must be one of {', '.join(NETWORKS)}.")
+    return str(value)
+
+
+def _capabilities(value: object) -> tuple[str, ...]:
+    return _strings(value, "dropCapabilities")
 
 
 def _tier(value: object) -> str:
@@ -179,6 +206,10 @@ OPTIONAL = {
     "killMs": ("kill_ms", _milliseconds),
     "timeoutMs": ("timeout_ms", _milliseconds),
     "requireTier": ("require_tier", _tier),
+    "requireLimits": ("require_limits", _flag),
+    "noNewPrivs": ("no_new_privs", _flag),
+    "dropCapabilities": ("drop_capabilities", _capabilities),
+    "network": ("network", _network),
 }
 
 

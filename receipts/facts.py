@@ -105,6 +105,9 @@ class Usage(Fact):
     max_rss_bytes: int
     """Of the largest single process."""
     processes: int
+    read_bytes: int | None = None
+    """From block devices, by the processes that were reaped."""
+    written_bytes: int | None = None
     scope: str
     """Of whom: `waited-for` counts only the processes that were reaped."""
 

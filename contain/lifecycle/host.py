@@ -43,6 +43,8 @@ def host_event(line: bytes, request: Request) -> Event:
 class HostAdapter:
     """The budget adapter of ``contain run``: satisfies contain.adapter.BudgetAdapter."""
 
+    at_once = False
+
     def bind(self, receipt: Receipt) -> Generator[float | None, Event, Event | None]:
         """Waits for the host's word on ``receipt``, for ever: a host that dies is an EOF. None means go."""
         assert receipt.proof is not None  # only a proven containment can be bound

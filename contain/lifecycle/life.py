@@ -1,6 +1,7 @@
 """One job from request to final reply, top to bottom. The only writer of a living job's receipt.
 
     prepare -> [receipt prepared] -> say prepared -> bind -> [receipt running] -> gate -> say running
+            (an adapter that binds ``at_once`` saves the first receipt: nobody waits for it)
             -> the command ends -> ([receipt exited] -> say exited, when something is left)
             -> drained -> [receipt released] -> say exited, released
             or not drained in time -> [receipt held] -> say held
@@ -20,7 +21,7 @@ from contain.job import Abort, Leftovers, Outcome, Usage
 from contain.lifecycle import verdict
 from contain.lifecycle.host import Ended, Go, Violated
 from contain.protocol import receipt_fields, refused
-from receipts import EXITED, HELD, PREPARED, RELEASED, Held, Receipt, Unwritable
+from receipts import EXITED, HELD, PREPARED, RELEASED, RUNNING, Held, Receipt, Unwritable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,7 +100,6 @@ class Life:
     def _live(self) -> Steps:
         try:
             self._prepare()
-            self._on_disk = True
             event = yield from self._adapter.bind(self._receipt)
             if event is None:
                 self._start()
@@ -126,7 +126,9 @@ class Life:
             proof=self.containment.proof,
             ran=False,
         )
-        self._store.prepare(self._receipt)
+        if not self._adapter.at_once:
+            self._store.prepare(self._receipt)
+        self._on_disk = True
         self._say(
             {
                 "event": "prepared",
@@ -139,7 +141,14 @@ class Life:
 
     def _start(self) -> None:
         """``running`` is durable before the gate opens, so no command ever ran untold."""
-        self._receipt = self._store.running(self._receipt).replace(ran=True)
+        if self._adapter.at_once:
+            self._receipt = self._receipt.replace(state=RUNNING)
+            self._on_disk = False  # should the disk refuse, nothing ran and nothing is to be finished
+            self._store.prepare(self._receipt)
+            self._on_disk = True
+        else:
+            self._receipt = self._store.running(self._receipt)
+        self._receipt = self._receipt.replace(ran=True)
         if not self.containment.open_gate():
             self._receipt = self._receipt.replace(ran=False)
             self._stop_now(by="")

@@ -10,6 +10,10 @@ class _Lib:
     NICE_KEEP: int
     GATE_OPEN: int
     STEP_EXEC: int
+    MOST_KEPT: int
+    SHARED_SESSION: int
+    NO_NEW_PRIVS: int
+    NEW_NETWORK: int
     REPORT_READY: int
     REPORT_ARMED: int
     REPORT_FAILED: int

@@ -10,7 +10,7 @@ import signal
 from contain.backend import Observation
 from contain.errors import ImpossibleRequest, TierTooWeak
 from contain.job import TIERS, Limits, check_bytes
-from contain.linux import birth, census, cgroup, channel, host, native, process, procfs
+from contain.linux import birth, capabilities, census, cgroup, channel, host, native, process, procfs
 from contain.linux.keeper import Keeper
 from contain.linux.launch import NamespaceLaunch
 from receipts import fields
@@ -59,10 +59,10 @@ class LinuxBackend:
         """See contain.backend.Backend."""
         process.name_process(name)
 
-    def start(self) -> None:
+    def start(self, *, shared_session: bool = False) -> None:
         """Starts the keeper, and looks up what will not change: the less a launch has to read."""
         if self._keeper is None:
-            self._keeper = Keeper()
+            self._keeper = Keeper(shared_session=shared_session)
             self._memory = cgroup.MemoryKills()
             self._umask = _umask()
             self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -83,6 +83,7 @@ class LinuxBackend:
         assert self._keeper is not None  # for mypy
         limits = _resource_limits(job.limits)
         block = _command_block(job, limits)
+        dropped = capabilities.numbers(job.drop_capabilities) if job.drop_capabilities else 0
         given: list[int] = []
         control, theirs = channel.pair()
         gate_read, gate_write = os.pipe()
@@ -91,8 +92,15 @@ class LinuxBackend:
             given += [_sealed(block)]
             given += [_directory(job)]
             self._keeper.ask(
-                native.launch_request(job.grace_ms, job.kill_ms, self._umask, job.limits.nice, limits),
-                [*given, self._null, self._output, self._output],
+                native.launch_request(
+                    job.grace_ms,
+                    job.kill_ms,
+                    self._umask,
+                    job.limits.nice,
+                    limits,
+                    native.Extras(flags=_flags(job), drop_capabilities=dropped, keep=job.keep_fds),
+                ),
+                [*given, *(job.stdio or (self._null, self._output, self._output)), *job.keep_fds],
             )
         except BaseException:
             control.close()
@@ -139,6 +147,14 @@ class LinuxBackend:
     def file_system_magic(self, fd: int) -> int:
         """See contain.backend.Backend. Raises OSError."""
         return native.file_system_magic(fd)
+
+
+def _flags(job: Job) -> int:
+    return (
+        (native.SHARED_SESSION if job.shared_session else 0)
+        | (native.NO_NEW_PRIVS if job.no_new_privs else 0)
+        | (native.NEW_NETWORK if job.network == "none" else 0)
+    )
 
 
 def _umask() -> int:

@@ -124,6 +124,8 @@ class NamespaceContainment:
             system_us=message.system_us,
             max_rss_bytes=message.max_rss_bytes,
             processes=message.reaped,
+            read_bytes=message.read_bytes,
+            written_bytes=message.written_bytes,
             wall_us=None,
             scope="waited-for",
         )
@@ -187,6 +189,10 @@ class NamespaceContainment:
     def cancel(self, grace_ms: int) -> None:
         """TERM, CONT and later KILL, sent by the init from inside, where -1 means exactly this job."""
         self._send(native.cancel_order(grace_ms))
+
+    def signal(self, number: int) -> None:
+        """Sent by the init to its own unreaped child: the number is surely the command's."""
+        self._send(native.signal_order(number))
 
     def kill(self) -> None:
         """SIGKILL to the init through its pidfd: never a number."""

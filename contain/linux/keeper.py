@@ -85,8 +85,11 @@ def _own_pidfd() -> int:
 class Keeper:
     """A running keeper. It and all its inits end when this object is closed, and when this process ends."""
 
-    def __init__(self) -> None:
-        """Starts the keeper. Raises UnsupportedPlatform where the program cannot be executed."""
+    def __init__(self, *, shared_session: bool = False) -> None:
+        """Starts the keeper, in a session of its own or (for a terminal) in this process's.
+
+        Raises UnsupportedPlatform where the program cannot be executed.
+        """
         self._requests, theirs = channel.pair()
         # On their end and before the start: the kernel stamps a message with its sender only if the receiver
         # wants that at the time of sending.
@@ -95,13 +98,13 @@ class Keeper:
         self._wrapper = _high(_own_pidfd())
         given = (_high(theirs.detach()), self._wrapper, _high(life_read))
         try:
-            self.pid = self._spawn(given)
+            self.pid = self._spawn(given, own_session=not shared_session)
         finally:
             os.close(given[0])
             os.close(given[2])
         self.pidfd = os.pidfd_open(self.pid)
 
-    def _spawn(self, given: tuple[int, int, int]) -> int:
+    def _spawn(self, given: tuple[int, int, int], *, own_session: bool) -> int:
         actions: list[tuple[int, int] | tuple[int, int, int] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
             (os.POSIX_SPAWN_DUP2, 0, 1),
@@ -114,7 +117,7 @@ class Keeper:
                 ["contain-init", "keeper"],
                 {},  # the job's environment travels in a memfd; ours stays out of /proc/KEEPER/environ
                 file_actions=actions,
-                setsid=True,
+                setsid=own_session,
                 setsigmask=(),
                 setsigdef=RESETTABLE,
             )

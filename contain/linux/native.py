@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from contain.errors import UnsupportedPlatform
+from receipts import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ SENT_TERM: int = lib.REPORT_TERM
 SENT_KILL: int = lib.REPORT_KILL
 EMPTY: int = lib.REPORT_EMPTY
 STEP_EXEC: int = lib.STEP_EXEC
+MOST_KEPT: int = lib.MOST_KEPT
+SHARED_SESSION: int = lib.SHARED_SESSION
+NO_NEW_PRIVS: int = lib.NO_NEW_PRIVS
+NEW_NETWORK: int = lib.NEW_NETWORK
 
 GATE_BYTE = bytes([lib.GATE_OPEN])
 KEEPER_FDS: tuple[int, int, int] = (lib.KEEPER_REQUESTS, lib.KEEPER_WRAPPER, lib.KEEPER_WRAPPER_LIFE)
@@ -51,8 +56,25 @@ REPORT_BYTES: int = ffi.sizeof("struct report")
 REPLY_BYTES: int = ffi.sizeof("struct launch_reply")
 
 
+class Extras(Record):
+    """What few jobs ask for. ``drop_capabilities``: a bit for each number; ``keep``: numbers in the command."""
+
+    flags: int = 0
+    drop_capabilities: int = 0
+    cgroups: int = 0
+    keep: tuple[int, ...] = ()
+
+
+_NO_EXTRAS = Extras()
+
+
 def launch_request(
-    leftovers_ms: int, kill_ms: int, umask: int, nice: int | None, limits: Mapping[int, tuple[int, int]]
+    leftovers_ms: int,
+    kill_ms: int,
+    umask: int,
+    nice: int | None,
+    limits: Mapping[int, tuple[int, int]],
+    extras: Extras = _NO_EXTRAS,
 ) -> bytes:
     """A launch_request. ``limits``: resource number -> (soft, hard)."""
     request = ffi.new(_REQUEST)
@@ -61,6 +83,12 @@ def launch_request(
     request.kill_ms = kill_ms
     request.umask = umask
     request.nice = lib.NICE_KEEP if nice is None else nice
+    request.flags = extras.flags
+    request.drop_capabilities = extras.drop_capabilities
+    request.cgroups = extras.cgroups
+    request.kept = len(extras.keep)
+    for index, number in enumerate(extras.keep):
+        request.keep[index] = number
     for number, (soft, hard) in limits.items():
         request.limits_set |= 1 << number
         request.limits[number].soft = soft
@@ -88,6 +116,11 @@ def report(data: bytes) -> Any:
 def arm_order() -> bytes:
     """The proof is taken: become undumpable."""
     return _order(lib.ORDER_ARM, 0, 0)
+
+
+def signal_order(number: int) -> bytes:
+    """A signal to the command's process alone."""
+    return _order(lib.ORDER_SIGNAL, number, 0)
 
 
 def cancel_order(grace_ms: int) -> bytes:

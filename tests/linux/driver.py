@@ -47,6 +47,8 @@ class Report(NamedTuple):
     user_us: int
     system_us: int
     max_rss_bytes: int
+    read_bytes: int
+    written_bytes: int
 
 
 def readable(fd: int, wait_s: float = 0.0) -> bool:

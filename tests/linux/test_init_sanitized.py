@@ -175,13 +175,23 @@ def test_garbage_to_the_keeper(started: Keeper, data: bytes, count: int) -> None
 @MANY
 @given(
     head=st.tuples(*[st.one_of(U32, st.just(0), st.just(VERSION))] * 6),
-    limits=st.lists(st.integers(0, 2**64 - 1), min_size=32, max_size=32),
+    flags=U32,
+    counts=st.tuples(*[st.one_of(st.just(0), st.just(0), U32)] * 2),
+    numbers=st.lists(st.integers(0, 2**64 - 1), min_size=33, max_size=33),
+    keep=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=32, max_size=32),
 )
-def test_requests_of_the_right_size(started: Keeper, head: tuple[int, ...], limits: list[int]) -> None:
+def test_requests_of_the_right_size(
+    started: Keeper,
+    head: tuple[int, ...],
+    flags: int,
+    counts: tuple[int, int],
+    numbers: list[int],
+    keep: list[int],
+) -> None:
     """Whatever the fields say, there is an answer; and an init that began says how it went."""
-    request = struct.pack("=6I32Q", *head, *limits)
+    request = struct.pack("=10I33Q32i", *head, flags, *counts, 0, *numbers, *keep)
     launch = started.launch(block("true"), request=request)
-    assert (launch.error == errno.EINVAL) == (head[0] != VERSION)
+    assert (launch.error == errno.EINVAL) == (head[0] != VERSION or counts != (0, 0))
     if launch.error == 0:
         found = launch.report()
         assert found is None or found.kind in (native.READY, native.FAILED)
@@ -310,10 +320,10 @@ def test_the_parser_one_byte_too_far_is_noticed(tmp_path: Path) -> None:
 def test_an_overflow_is_noticed(sanitizer: str, words: str) -> None:
     """A keeper that writes descriptors beyond its array leaves a report of each: the files are where we look."""
     with public_folder() as folder:
-        sources = _broken(folder, "keeper.c", "if (count < LAUNCH_FDS) __builtin_memcpy", "__builtin_memcpy")
+        sources = _broken(folder, "keeper.c", "if (count < MOST_FDS) __builtin_memcpy", "__builtin_memcpy")
         sanitized = Sanitized(folder, sources, (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"))
         with keeper(sanitized.program) as started, Path(os.devnull).open("rb") as null:
-            started.send(USUAL, [null.fileno()] * 12)
+            started.send(USUAL, [null.fileno()] * 56)
             assert started.ended()
         assert words in sanitized.reports()[0]
 

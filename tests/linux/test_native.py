@@ -47,10 +47,10 @@ def test_every_name_of_wire_h_is_known() -> None:
 @pytest.mark.parametrize(
     ("message", "layout"),
     [
-        ("launch_request", "=4I i I 32Q"),
+        ("launch_request", "=4I i 5I 33Q 32i"),
         ("launch_reply", "=iIiI"),
         ("command_block", "=4I"),
-        ("report", "=IIiiiIII3Q"),
+        ("report", "=IIiiiIII5Q"),
         ("order", "=IiII"),
     ],
 )
@@ -68,10 +68,15 @@ def test_a_launch_request(head: tuple[int, int, int, int | None], limits: dict[i
     leftovers_ms, kill_ms, umask, nice = head
     values = [value for number in range(16) for value in limits.get(number, (0, 0))]
     asked = sum(1 << number for number in limits)
-    expected = struct.pack(
-        "=4IiI32Q", 1, leftovers_ms, kill_ms, umask, 100 if nice is None else nice, asked, *values
-    )
-    assert native.launch_request(leftovers_ms, kill_ms, umask, nice, limits) == expected
+    level = 100 if nice is None else nice
+    head_bytes = struct.pack("=4IiI", 2, leftovers_ms, kill_ms, umask, level, asked)
+    tail_bytes = struct.pack("=32Q", *values)
+    plain = native.launch_request(leftovers_ms, kill_ms, umask, nice, limits)
+    assert plain == head_bytes + bytes(24) + tail_bytes + bytes(128)
+    asked_extras = native.Extras(flags=5, drop_capabilities=1 << 63, cgroups=2, keep=(7, 99))
+    extras = native.launch_request(leftovers_ms, kill_ms, umask, nice, limits, asked_extras)
+    more_bytes = struct.pack("=4IQ", 5, 2, 2, 0, 1 << 63)
+    assert extras == head_bytes + more_bytes + tail_bytes + struct.pack("=32i", 7, 99, *[0] * 30)
 
 
 @pytest.mark.parametrize("limits", [{16: (1, 1)}, {0: (-1, 1)}, {0: (1 << 64, 1)}])
@@ -91,7 +96,7 @@ TEXT = st.binary(max_size=20).filter(lambda data: b"\0" not in data)
 )
 def test_a_command_block(paths: list[bytes], args: list[bytes], variables: list[bytes]) -> None:
     """The head counts; every string ends with a NUL, empty ones too."""
-    head = struct.pack("=4I", 1, len(paths), len(args), len(variables))
+    head = struct.pack("=4I", 2, len(paths), len(args), len(variables))
     strings = b"".join(text + b"\0" for text in (*paths, *args, *variables))
     assert native.command_block(paths, args, variables) == head + strings
 
@@ -107,7 +112,9 @@ def test_orders_and_reports() -> None:
     """The other messages, field by field."""
     assert native.arm_order() == struct.pack("=4I", 1, 0, 0, 0)
     assert native.cancel_order(1500) == struct.pack("=4I", 2, 0, 1500, 0)
-    found = native.report(struct.pack("=IIiiiIII3Q", 4, 24, -2, 256, 1, 1, 0, 7, 2**40, 2**41, 2**42))
+    found = native.report(
+        struct.pack("=IIiiiIII5Q", 4, 24, -2, 256, 1, 1, 0, 7, 2**40, 2**41, 2**42, 512, 1024)
+    )
     assert (found.kind, found.step, found.error, found.status, found.pid) == (4, 24, -2, 256, 1)
     assert (found.proc_fresh, found.leftovers, found.reaped) == (1, 0, 7)
     assert (found.user_us, found.system_us, found.max_rss_bytes) == (2**40, 2**41, 2**42)

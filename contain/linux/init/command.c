@@ -82,27 +82,95 @@ static void apply_limits(struct command *command) {
     }
 }
 
-/* Leaves 0, 1, 2 for the command, and the gate and `executed`, both of which close themselves at the execve. Every
- * source lies above: 0 to 4 were taken (the keeper's null device, the init's signalfd, the wrapper's pidfd) when it
- * was made. So no dup lands on a source that is still needed, and none goes above a low limit of open files. */
-enum { GATE = 3, EXECUTED = 4 };
+/* Takes away what the command shall not have, for good: out of the bounding set first, which needs CAP_SETPCAP,
+ * then out of the sets that an execve computes from. */
+static void drop_privileges(struct command *command) {
+    const struct launch_request *request = &command->job->request;
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
+    const uint64_t drop = request->drop_capabilities;
+    long result = 0;
+    at_step(STEP_PRIVILEGES);
+    if (drop) {
+        for (unsigned i = 0; i < 64; i++)
+            if (drop >> i & 1 && sys(__NR_prctl, PR_CAPBSET_READ, i, 0, 0, 0) == 1) {
+                result = sys(__NR_prctl, PR_CAPBSET_DROP, i, 0, 0, 0);
+                if (result < 0) give_up(command, STEP_PRIVILEGES, result);
+            }
+        sys(__NR_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+        result = sys(__NR_capget, &head, data);
+        for (unsigned i = 0; i < 2; i++) {
+            const uint32_t kept = ~(uint32_t)(drop >> 32 * i);
+            data[i].effective &= kept;
+            data[i].permitted &= kept;
+            data[i].inheritable &= kept;
+        }
+        if (result == 0) result = sys(__NR_capset, &head, data);
+    }
+    if (result == 0 && request->flags & NO_NEW_PRIVS) result = sys(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (result < 0) give_up(command, STEP_PRIVILEGES, result);
+}
+
+/* What the command gets and under which number (`to`), and last the two that close themselves at the execve. */
+struct arrangement {
+    int from[3 + MOST_KEPT + 2], to[3 + MOST_KEPT];
+    int placed, count;
+};
+
+/* A source that is still needed may lie on the number that is wanted: it is moved away first, to any free one. */
+static long place(struct arrangement *a, int i) {
+    for (int j = i + 1; j < a->count; j++) {
+        if (a->from[j] != a->to[i]) continue;
+        long moved = sys(__NR_fcntl, a->from[j], F_DUPFD_CLOEXEC, 3);
+        if (moved < 0) return moved;
+        a->from[j] = (int)moved;
+    }
+    if (a->from[i] == a->to[i]) return sys(__NR_fcntl, a->to[i], F_SETFD, 0);
+    return sys(__NR_dup3, a->from[i], a->to[i], 0);
+}
+
+/* The least number from `least` that must stay open, or past every number. */
+static unsigned next_needed(const struct arrangement *a, unsigned least) {
+    unsigned next = ~0u;
+    for (int i = 0; i < a->count; i++) {
+        unsigned number = (unsigned)(i < a->placed ? a->to[i] : a->from[i]);
+        if (number >= least && number < next) next = number;
+    }
+    return next;
+}
+
+static long close_others(const struct arrangement *a) {
+    for (unsigned at = 0; ; ) {
+        unsigned next = next_needed(a, at);
+        long result = next == at ? 0 : sys(__NR_close_range, at, next == ~0u ? next : next - 1, 0);
+        if (result < 0 || next == ~0u) return result;
+        at = next + 1;
+    }
+}
 
 static void arrange_descriptors(struct command *command) {
     const struct job *job = command->job;
-    const int from[] = {job->stdio[0], job->stdio[1], job->stdio[2], job->gate, command->executed_write};
+    struct arrangement a = {.placed = 3 + (int)job->request.kept};
     at_step(STEP_DESCRIPTORS);
+    for (int i = 0; i < a.placed; i++) {
+        a.from[i] = i < 3 ? job->stdio[i] : job->kept[i - 3];
+        a.to[i] = i < 3 ? i : job->request.keep[i - 3];
+    }
+    a.from[a.placed] = job->gate;
+    a.from[a.placed + 1] = command->executed_write;
+    a.count = a.placed + 2;
     long result = 0;
-    for (int to = 0; to <= EXECUTED && result >= 0; to++)
-        result = from[to] <= EXECUTED ? -EBADF : sys(__NR_dup3, from[to], to, to < GATE ? 0 : O_CLOEXEC);
-    if (result >= 0) result = sys(__NR_close_range, EXECUTED + 1, ~0u, 0);
+    for (int i = 0; i < a.placed && result >= 0; i++) result = place(&a, i);
+    if (result >= 0) result = close_others(&a);
     if (result < 0) give_up(command, STEP_DESCRIPTORS, result);
+    command->gate = a.from[a.placed];
 }
 
 static void wait_at_gate(struct command *command) {
     char byte = 0;
     long result;
     at_step(STEP_GATE);
-    do result = sys(__NR_read, GATE, &byte, 1); while (result == -EINTR);
+    do result = sys(__NR_read, command->gate, &byte, 1); while (result == -EINTR);
     if (result != 1 || byte != GATE_OPEN) give_up(command, STEP_GATE, -ECANCELED);
 }
 
@@ -128,10 +196,11 @@ static void run(void *argument) {
     struct command *command = argument;
     const unsigned long empty = 0;
     at_step(STEP_SESSION);
-    long result = sys(__NR_setsid);
+    long result = command->job->request.flags & SHARED_SESSION ? 0 : sys(__NR_setsid);
     if (result < 0) give_up(command, STEP_SESSION, result);
     arrange_descriptors(command);
     apply_limits(command);      /* after the descriptors: openFiles may be too few for them */
+    drop_privileges(command);   /* after the limits: raising one may need a capability */
     wait_at_gate(command);
     sys(__NR_rt_sigprocmask, SIG_SETMASK, &empty, NULL, SIGNAL_SET_BYTES);
     give_up(command, STEP_EXEC, execute(command));

@@ -16,6 +16,8 @@ struct failure {
 struct job {
     struct launch_request request;
     int control, gate, block, directory, stdio[3];
+    const int *cgroups;         /* request.cgroups descriptors */
+    const int *kept;            /* request.kept descriptors, for the numbers request.keep */
     int lifeline;               /* read end: hangs up when the keeper is gone */
     int wrapper;                /* pidfd: readable when the wrapper is gone */
     int user_namespace;
@@ -32,6 +34,7 @@ struct command {
     int pid;
     int executed;               /* read end: hangs up at the execve, or at the end, of the process */
     int executed_write;
+    int gate;                   /* the gate's number in the command's process */
     struct failure volatile failure;  /* written by the command's process, read after it was reaped */
 };
 

@@ -39,6 +39,8 @@ static void report(const struct init *init, struct report *message) {
     message->user_us = (uint64_t)usage.ru_utime.tv_sec * 1000000u + (uint64_t)usage.ru_utime.tv_usec;
     message->system_us = (uint64_t)usage.ru_stime.tv_sec * 1000000u + (uint64_t)usage.ru_stime.tv_usec;
     message->max_rss_bytes = (uint64_t)usage.ru_maxrss * 1024u;
+    message->read_bytes = (uint64_t)usage.ru_inblock * 512u;
+    message->written_bytes = (uint64_t)usage.ru_oublock * 512u;
     /* A wrapper that does not read loses a report, never an init: the receipt then says less, not something wrong. */
     sys(__NR_sendto, init->job->control, message, sizeof *message, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 }
@@ -175,6 +177,7 @@ static void close_what_is_the_commands(const struct job *job) {
     sys(__NR_close, job->gate);
     sys(__NR_close, job->block);
     for (int i = 0; i < 3; i++) sys(__NR_close, job->stdio[i]);
+    for (uint32_t i = 0; i < job->request.kept; i++) sys(__NR_close, job->kept[i]);
     sys(__NR_chdir, "/");       /* hold no directory of the job's */
 }
 

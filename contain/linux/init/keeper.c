@@ -50,8 +50,8 @@ static long clone_init(unsigned long namespaces, int *pidfd) {
 
 /* Root (CAP_SYS_ADMIN) needs no user namespace, and does better without: every uid stays mapped. Anyone else, and a
  * root that is refused, gets one. */
-static long clone_init_somehow(int *pidfd, uint32_t *user_namespace) {
-    unsigned long namespaces = CLONE_NEWPID | CLONE_NEWNS;
+static long clone_init_somehow(uint32_t flags, int *pidfd, uint32_t *user_namespace) {
+    unsigned long namespaces = CLONE_NEWPID | CLONE_NEWNS | (flags & NEW_NETWORK ? CLONE_NEWNET : 0);
     long pid = -EPERM;
     *user_namespace = 0;
     if (may_make_namespaces()) pid = clone_init(namespaces, pidfd);
@@ -66,7 +66,7 @@ static void launch(const struct launch_request *request, const int *fds) {
     struct launch_reply reply = {0, STEP_DIRECTORY, 0, 0};
     struct job job = {*request, fds[LAUNCH_CONTROL], fds[LAUNCH_GATE], fds[LAUNCH_COMMAND],
                       fds[LAUNCH_DIRECTORY], {fds[LAUNCH_STDIN], fds[LAUNCH_STDOUT], fds[LAUNCH_STDERR]},
-                      LIFELINE_READ, KEEPER_WRAPPER, 0,
+                      fds + LAUNCH_FDS, fds + LAUNCH_FDS + request->cgroups, LIFELINE_READ, KEEPER_WRAPPER, 0,
                       (unsigned)sys(__NR_getuid), (unsigned)sys(__NR_getgid), 0};
     int pidfd = -1;
     /* Before the clone: the working directory is then copied with the mounts. After it, `..` would lead out of the
@@ -77,7 +77,7 @@ static void launch(const struct launch_request *request, const int *fds) {
         reply.step = STEP_CLONE;
         at_step(STEP_CLONE);
         uint32_t user_namespace = 0;
-        result = clone_init_somehow(&pidfd, &user_namespace);
+        result = clone_init_somehow(request->flags, &pidfd, &user_namespace);
         if (result == 0) {
             job.user_namespace = (int)user_namespace;
             init_main(&job);
@@ -93,7 +93,7 @@ static void launch(const struct launch_request *request, const int *fds) {
 
 struct request_control {
     struct control_head head;
-    char rest[sizeof(struct control_head) + sizeof(struct credentials) + 16 * sizeof(int)];
+    char rest[sizeof(struct control_head) + sizeof(struct credentials) + (MOST_FDS + 2) * sizeof(int)];
 };
 
 /* Takes descriptors and sender out of the ancillary data; returns the number of descriptors that came. */
@@ -108,7 +108,7 @@ static int unpack(const struct message *message, int *fds, struct credentials *s
         size_t bytes = head.length - sizeof head;
         if (head.level == SOL_SOCKET && head.type == SCM_RIGHTS)
             for (size_t i = 0; i + sizeof(int) <= bytes; i += sizeof(int), count++)
-                if (count < LAUNCH_FDS) __builtin_memcpy(&fds[count], data + i, sizeof(int));
+                if (count < MOST_FDS) __builtin_memcpy(&fds[count], data + i, sizeof(int));
         if (head.level == SOL_SOCKET && head.type == SCM_CREDENTIALS && bytes >= sizeof *sender)
             __builtin_memcpy(sender, data, sizeof *sender);
         size_t step = (head.length + sizeof(size_t) - 1) & ~(sizeof(size_t) - 1);
@@ -124,7 +124,7 @@ static void serve_one(void) {
     struct iovec part = {&request, sizeof request};
     struct message message = {NULL, 0, &part, 1, &control, sizeof control, 0};
     struct credentials sender = {0, ~0u, ~0u};
-    int fds[LAUNCH_FDS];
+    int fds[MOST_FDS];
     at_step(STEP_REQUEST);
     long bytes = sys(__NR_recvmsg, KEEPER_REQUESTS, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (bytes == -EINTR || bytes == -EAGAIN) return;
@@ -132,8 +132,9 @@ static void serve_one(void) {
     int count = unpack(&message, fds, &sender);
     /* A wrapper that changed its user since it started us must not go on commanding a keeper of its old user. */
     if (sender.uid != (unsigned)sys(__NR_getuid) || sender.gid != (unsigned)sys(__NR_getgid)) leave(1);
-    if (bytes == (long)sizeof request && !(message.flags & (MSG_TRUNC | MSG_CTRUNC)) && count == LAUNCH_FDS &&
-        request.version == WIRE_VERSION)
+    if (bytes == (long)sizeof request && !(message.flags & (MSG_TRUNC | MSG_CTRUNC)) &&
+        request.version == WIRE_VERSION && request.cgroups <= MOST_CGROUPS && request.kept <= MOST_KEPT &&
+        count == (int)(LAUNCH_FDS + request.cgroups + request.kept))
         launch(&request, fds);
     else
         answer(&(struct launch_reply){EINVAL, STEP_REQUEST, 0, 0}, -1);

@@ -51,9 +51,37 @@ static struct failure detach(struct job *job) {
     sys(__NR_close, KEEPER_REQUESTS);
     sys(__NR_close, KEEPER_WRAPPER_LIFE);
     sys(__NR_close, job->directory);
-    long result = sys(__NR_setsid);
+    /* On a terminal the job stays where its caller's shell put the wrapper: Ctrl-C, Ctrl-Z and `fg` then reach it as
+     * any other command. What they send is blocked here (reset_signals). */
+    long result = job->request.flags & SHARED_SESSION ? 0 : sys(__NR_setsid);
     sys(__NR_prctl, PR_SET_NAME, "contain-init");
     return result < 0 ? failed(STEP_DETACH, result) : none;
+}
+
+/* "0" is the writer itself. Who may write was decided when the wrapper opened the file, so this holds in a user
+ * namespace too. Before the command is cloned: everything of the job is born inside. */
+static struct failure enter_cgroups(const struct job *job) {
+    at_step(STEP_CGROUPS);
+    for (uint32_t i = 0; i < job->request.cgroups; i++) {
+        long result = sys(__NR_write, job->cgroups[i], "0", 1);
+        if (result < 0) return failed(STEP_CGROUPS, result);
+        sys(__NR_close, job->cgroups[i]);
+    }
+    return none;
+}
+
+/* A new network has a loopback that is down: without this, `localhost` would fail in most test suites. */
+static struct failure raise_loopback(const struct job *job) {
+    struct interface loopback = {"lo", 0, {0}};
+    at_step(STEP_NETWORK);
+    if (!(job->request.flags & NEW_NETWORK)) return none;
+    long fd = sys(__NR_socket, AF_INET, SOCK_DGRAM | O_CLOEXEC, 0);
+    if (fd < 0) return failed(STEP_NETWORK, fd);
+    long result = sys(__NR_ioctl, fd, SIOCGIFFLAGS, &loopback);
+    loopback.flags = (short)(loopback.flags | IFF_UP);
+    if (result == 0) result = sys(__NR_ioctl, fd, SIOCSIFFLAGS, &loopback);
+    sys(__NR_close, fd);
+    return result < 0 ? failed(STEP_NETWORK, result) : none;
 }
 
 /* Slave, not private: what the host mounts later is still seen, what the job mounts stays here. Where `/` is no
@@ -109,7 +137,8 @@ static void random_first_pid(void) {
 }
 
 /* Default dispositions for us and, through the clone, for the command; all blocked for us: the loop reads a
- * signalfd. (A PID 1 is not ended by a signal that it has no handler for.) */
+ * signalfd. (A PID 1 is not ended by a signal that it has no handler for, unless the kernel itself sends it: a
+ * terminal's Ctrl-C. Blocked, it stays pending for ever.) */
 static void reset_signals(void) {
     const struct sigaction action = {.sa_handler = SIG_DFL};
     const unsigned long all = ~0UL;
@@ -122,7 +151,9 @@ static void reset_signals(void) {
 struct failure set_up(struct job *job) {
     struct failure failure = detach(job);
     if (!failure.step && job->user_namespace) failure = map_ids(job);
+    if (!failure.step) failure = enter_cgroups(job);
     if (!failure.step) failure = mount_proc(job);
+    if (!failure.step) failure = raise_loopback(job);
     if (!failure.step) failure = drop_capabilities();
     if (failure.step) return failure;
     random_first_pid();

@@ -18,6 +18,7 @@
 #include <linux/random.h>
 #include <linux/resource.h>
 #include <linux/sched.h>
+#include <linux/sockios.h>
 #include <linux/time.h>
 #include <linux/time_types.h>
 #include <linux/uio.h>
@@ -94,12 +95,17 @@ struct message { void *name; int name_length; struct iovec *parts; size_t part_c
                  void *control; size_t control_length; unsigned flags; };
 struct control_head { size_t length; int level, type; };
 struct credentials { int pid; unsigned uid, gid; };
+struct interface { char name[16]; short flags; char rest[22]; };        /* struct ifreq; <linux/if.h> wants a libc */
 
 _Static_assert(sizeof(struct message) == 56 && offsetof(struct message, parts) == 16 &&
                offsetof(struct message, control) == 32 && offsetof(struct message, flags) == 48, "struct user_msghdr");
-_Static_assert(sizeof(struct control_head) == 16 && sizeof(struct credentials) == 12, "cmsghdr, ucred");
+_Static_assert(sizeof(struct control_head) == 16 && sizeof(struct credentials) == 12 &&
+               sizeof(struct interface) == 40, "cmsghdr, ucred, ifreq");
 _Static_assert(sizeof(long) == 8 && sizeof(struct sigaction) == 32 && sizeof(sigset_t) == 8, "a 64-bit machine");
 
+#define AF_INET 2
+#define IFF_UP 1
+#define SOCK_DGRAM 2
 #define SCM_RIGHTS 1
 #define SCM_CREDENTIALS 2
 #define MSG_CTRUNC 0x8

@@ -4,7 +4,7 @@
  * order over SOCK_SEQPACKET: a message arrives whole or not at all. WIRE_VERSION guards a half-upgraded install.
  * Only declarations that cffi's parser knows may stand here. Times are milliseconds, usage is microseconds. */
 
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 
 /* The keeper's own descriptors, laid out by whoever spawns it. */
 #define KEEPER_REQUESTS 3       /* SEQPACKET: launch_request in, launch_reply out */
@@ -19,7 +19,15 @@
 #define LAUNCH_STDIN 4
 #define LAUNCH_STDOUT 5
 #define LAUNCH_STDERR 6
-#define LAUNCH_FDS 7
+#define LAUNCH_FDS 7            /* then `cgroups` cgroup.procs files to enter, then `kept` descriptors of the command */
+
+#define MOST_CGROUPS 16         /* one for each controller of cgroup v1 */
+#define MOST_KEPT 32
+#define MOST_FDS 55             /* all three together */
+
+#define SHARED_SESSION 1        /* flags: the job stays in the session and process group of its keeper (a terminal) */
+#define NO_NEW_PRIVS 2
+#define NEW_NETWORK 4           /* a network of its own, with nothing but the loopback */
 
 #define GATE_OPEN 0x47          /* the one byte that lets the command go; anything else, and EOF, is a refusal */
 
@@ -37,7 +45,12 @@ struct launch_request {
     uint32_t umask;
     int32_t nice;               /* or NICE_KEEP */
     uint32_t limits_set;        /* bit n: limits[n] is to be set */
+    uint32_t flags;
+    uint32_t cgroups, kept;     /* how many of either came along */
+    uint32_t unused;
+    uint64_t drop_capabilities; /* bit n: the command and what it executes shall not have capability n */
     struct launch_limit limits[16];
+    int32_t keep[32];           /* the number of each kept descriptor in the command */
 };
 
 struct launch_reply {
@@ -52,7 +65,7 @@ struct command_block {
     uint32_t version, paths, args, vars;
 };
 
-/* The launch, step by step. The numbers are what an error names (contain.linux.wire gives them words). */
+/* The launch, step by step. The numbers are what an error names (contain.linux.native gives them words). */
 enum step {
     STEP_NONE,
     STEP_REQUEST,               /* keeper: read and check the request and who sent it */
@@ -60,11 +73,13 @@ enum step {
     STEP_CLONE,                 /* keeper: clone the init with its namespaces */
     STEP_ANSWER,                /* keeper: hand the init's pidfd to the wrapper */
     STEP_DETACH,                /* init: close what is the keeper's, leave its session */
+    STEP_CGROUPS,               /* init: enter the cgroups that limit the job */
     STEP_SETGROUPS,             /* init: deny setgroups, as the kernel asks before a gid map */
     STEP_UID_MAP,
     STEP_GID_MAP,
     STEP_MOUNTS,                /* init: no mount of the job reaches the host */
     STEP_PROC,                  /* init: a fresh /proc */
+    STEP_NETWORK,               /* init: bring up the loopback of the job's own network */
     STEP_CAPABILITIES,          /* init: drop what could be turned against the init itself */
     STEP_FIRST_PID,
     STEP_SIGNALS,
@@ -76,6 +91,7 @@ enum step {
     STEP_SESSION,               /* command process: session, descriptors, umask, nice, limits */
     STEP_DESCRIPTORS,
     STEP_LIMITS,
+    STEP_PRIVILEGES,            /* command process: capabilities and no_new_privs */
     STEP_GATE,                  /* command process: wait for the one byte */
     STEP_EXEC                   /* command process: execve */
 };
@@ -101,6 +117,7 @@ struct report {
     uint32_t reaped;            /* processes reaped so far */
     uint64_t user_us, system_us;/* of all that was reaped (RUSAGE_CHILDREN) */
     uint64_t max_rss_bytes;     /* of the largest single process */
+    uint64_t read_bytes, written_bytes; /* of block devices (ru_inblock, ru_oublock) */
 };
 
 enum order_kind {
