@@ -6,7 +6,7 @@ from receipts import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Protocol
 
     from contain.job import Job
@@ -55,6 +55,13 @@ class Drained(Event):
     """The proof: the kernel says that no process of the containment exists any more."""
 
 
+class Caught(Event):
+    """A signal came to this process; ``by_terminal``: to its whole process group, so that the job may have it too."""
+
+    number: int
+    by_terminal: bool
+
+
 class Observation(Record):
     """A fresh look at a birth: ``live``, ``gone`` or ``unknown``, and why."""
 
@@ -65,6 +72,15 @@ class Observation(Record):
     def gone(self) -> bool:
         """True only on proof."""
         return self.state == "gone"
+
+
+class SignalSource(Protocol):
+    """Signals as data."""
+
+    fd: int
+
+    def read(self) -> list[Caught]:
+        """What has come; never blocks."""
 
 
 class Containment(Protocol):
@@ -125,6 +141,9 @@ class Backend(Protocol):
 
     def name_process(self, name: str) -> None:
         """What ps and top call this process."""
+
+    def catch(self, numbers: Iterable[int]) -> SignalSource:
+        """Takes these signals of this process as data from now on; every other signal is unblocked."""
 
     def start(self, *, shared_session: bool = False) -> None:
         """Starts what launches need, so that it is ready when the first request has been read."""

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 USAGE = """\
-usage: contain run [DIR]                       run one job; JSON lines on stdin and stdout
+usage: contain exec [OPTION...] -- COMMAND     run a command; contain exec --help tells more
+       contain run [DIR]                       run one job; JSON lines on stdin and stdout
        contain inspect [DIR] [ID]              what is true of one job, or of all; releases what is proven gone
        contain inspect [DIR] ID --finish       end a tree that is still alive, by its exact identity
        contain inspect [DIR] ID --forget --reason TEXT
@@ -28,6 +29,10 @@ FIRST_FREE = 3
 
 def _verb(name: str) -> Callable[[list[str]], int]:
     """Imported when asked for: what one verb needs must not slow another's start."""
+    if name == "exec":
+        from contain.cli import exec as execute
+
+        return execute.main
     if name == "run":
         from contain.cli import run
 

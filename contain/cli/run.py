@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import select
-import time
 
 from contain.cli.main import complain
 from contain.cli.place import open_receipts
-from contain.errors import (
-    ContainError,
-    DuplicateJob,
-    JobBusy,
-    ProtocolViolation,
-    ReceiptUnwritable,
-    UsageError,
-)
+from contain.cli.single import carried, locked, prune_sometimes
+from contain.errors import ContainError, ProtocolViolation, UsageError
 from contain.lifecycle.host import HostAdapter
 from contain.lifecycle.life import Life
 from contain.lifecycle.loop import Host, Signals, carry
 from contain.platform import backend as find_backend
 from contain.protocol import parse_request, refused
-from receipts import Busy, Duplicate, Unreadable, Unwritable, take
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,9 +23,6 @@ if TYPE_CHECKING:
     from receipts import Place, Store
 
 SIGNALED = 128
-PRUNE_ONE_IN = 64
-KEEP_S = 30 * 24 * 3600.0
-KEEP_COUNT = 10_000
 
 
 def main(args: list[str]) -> int:
@@ -84,20 +73,6 @@ def _read_request(host: Host, signals: Signals) -> Request | None:
             )
 
 
-def _prune(store: Store) -> None:
-    """Old receipts go now and then. What stands in the way is for the next one to meet: this job is done and said."""
-    try:
-        store.prune(time.time(), KEEP_S, KEEP_COUNT)
-    except (Unreadable, Unwritable) as error:
-        complain(
-            ReceiptUnwritable(
-                f"Old receipts could not be removed ({error}).",
-                advice="Look at DIR.",
-                state="The job has ended well.",
-            )
-        )
-
-
 def _session(
     request: Request, host: Host, signals: Signals, backend: Backend, place: Place, store: Store
 ) -> int:
@@ -106,31 +81,10 @@ def _session(
     def say(message: Mapping[str, object]) -> None:
         host.say(message, request.spelled_id)
 
-    try:
-        lock = take(place.fd, job_id)
-    except Busy as busy:
-        holder = "another process" if busy.holder_pid is None else f"process {busy.holder_pid}"
-        raise JobBusy(
-            f"The job {job_id} is in the hands of {holder}.", advice="Wait for it, or choose a new id."
-        ) from None
-    except Unwritable as error:
-        raise ReceiptUnwritable(str(error), advice="Free space there, or give another DIR.") from None
-    with lock:
+    with locked(place, job_id):
         life = Life(request, backend, store, HostAdapter(), say)
-        try:
-            carry(life, host, signals)
-        except Duplicate:
-            raise DuplicateJob(
-                f"The id {job_id} has a receipt already.",
-                advice="Choose a new id for every job; contain inspect shows the old one.",
-                state="Nothing of the new job ran.",
-            ) from None
-        except Unwritable as error:
-            raise ReceiptUnwritable(
-                f"A receipt could not be written ({error}).", advice="Free space there, or give another DIR."
-            ) from None
-    if hash(job_id) % PRUNE_ONE_IN == 0:
-        _prune(store)
+        carried(job_id, lambda: carry(life, host, signals))
+    prune_sometimes(store, job_id)
     if life.error is not None:
         complain(life.error)
         return life.error.exit_code

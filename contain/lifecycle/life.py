@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import time
 
-from contain.backend import CommandEnded, Drained, Emptied, SetupBroke, SignalSent
+from contain.backend import Caught, CommandEnded, Drained, Emptied, SetupBroke, SignalSent
 from contain.errors import ContainmentHeld, ReceiptUnwritable
 from contain.job import Abort, Leftovers, Outcome, Usage
 from contain.lifecycle import verdict
@@ -185,6 +185,8 @@ class Life:
             self.error = self.error or event.error
             self._say(refused(event.error, self._spelled_id))
             self._end(Abort(cause="refused", by=event.error.reason))
+        elif isinstance(event, Caught):
+            self.containment.signal(event.number)
         elif isinstance(event, Go):
             reason = "late-go" if self._gate_at_s is None else "second-go"
             self._say({"event": "ignored", "reason": reason, "tier": self._receipt.tier})

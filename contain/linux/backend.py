@@ -10,15 +10,16 @@ import signal
 from contain.backend import Observation
 from contain.errors import ImpossibleRequest, TierTooWeak
 from contain.job import TIERS, Limits, check_bytes
-from contain.linux import birth, capabilities, census, cgroup, channel, host, native, process, procfs
+from contain.linux import birth, census, cgroup, channel, host, native, process, procfs
 from contain.linux.keeper import Keeper
 from contain.linux.launch import NamespaceLaunch
 from receipts import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from contain.backend import SignalSource
     from contain.job import Job
     from receipts import Blocker, NamespaceInit
 
@@ -59,6 +60,12 @@ class LinuxBackend:
         """See contain.backend.Backend."""
         process.name_process(name)
 
+    def catch(self, numbers: Iterable[int]) -> SignalSource:
+        """See contain.backend.Backend."""
+        from contain.linux.signals import SignalSource
+
+        return SignalSource(numbers)
+
     def start(self, *, shared_session: bool = False) -> None:
         """Starts the keeper, and looks up what will not change: the less a launch has to read."""
         if self._keeper is None:
@@ -83,7 +90,7 @@ class LinuxBackend:
         assert self._keeper is not None  # for mypy
         limits = _resource_limits(job.limits)
         block = _command_block(job, limits)
-        dropped = capabilities.numbers(job.drop_capabilities) if job.drop_capabilities else 0
+        dropped = _dropped(job)
         given: list[int] = []
         control, theirs = channel.pair()
         gate_read, gate_write = os.pipe()
@@ -147,6 +154,14 @@ class LinuxBackend:
     def file_system_magic(self, fd: int) -> int:
         """See contain.backend.Backend. Raises OSError."""
         return native.file_system_magic(fd)
+
+
+def _dropped(job: Job) -> int:
+    if not job.drop_capabilities:
+        return 0
+    from contain.linux import capabilities
+
+    return capabilities.numbers(job.drop_capabilities)
 
 
 def _flags(job: Job) -> int:

@@ -2,8 +2,10 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/vfs.h>
 #include "wire.h"
 
@@ -37,6 +39,17 @@ static int pidfs_open(int any_pidfd, const unsigned char *handle, int bytes, int
     wanted.head.handle_type = type;
     memcpy(wanted.head.f_handle, handle, (size_t)bytes);
     int fd = open_by_handle_at(any_pidfd, &wanted.head, O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* A descriptor that gives the signals of `mask` (bit n-1: signal n) as struct signalfd_siginfo. The caller has blocked
+ * them. Python can wait for signals only in handlers, which do not tell who sent one. See signalfd(2). */
+static int signal_fd(uint64_t mask) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int number = 1; number <= 64; number++)
+        if (mask >> (number - 1) & 1) sigaddset(&set, number);
+    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return fd < 0 ? -errno : fd;
 }
 

@@ -12,7 +12,7 @@ from receipts import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
 try:
@@ -152,6 +152,14 @@ def file_system_magic(fd: int) -> int:
     if found < 0:
         raise OSError(-found, os.strerror(-found))
     return found
+
+
+def signal_fd(numbers: Iterable[int]) -> int:
+    """A signalfd of blocked signals. Raises OSError."""
+    fd = int(lib.signal_fd(sum(1 << (number - 1) for number in numbers)))
+    if fd < 0:
+        raise OSError(-fd, os.strerror(-fd))
+    return fd
 
 
 def is_pidfs(fd: int) -> bool:

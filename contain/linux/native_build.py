@@ -16,6 +16,7 @@ CALLS = """
 int pidfs_handle(int pidfd, unsigned char *handle, int *type);
 int pidfs_open(int any_pidfd, const unsigned char *handle, int bytes, int type);
 int64_t file_system_magic(int fd);
+int signal_fd(uint64_t mask);
 #define PIDFS_MAGIC ...
 """
 

@@ -1,0 +1,168 @@
+"""``contain exec -- COMMAND``: runs one command as if it had been run bare, and leaves nothing of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from contain.adapter import NoBudget
+from contain.cli import exec_options
+from contain.cli.main import complain
+from contain.cli.place import open_receipts
+from contain.cli.single import carried, locked, prune_sometimes
+from contain.errors import ContainError
+from contain.lifecycle import terminal
+from contain.lifecycle.front import Front, carry
+from contain.lifecycle.life import Life
+from contain.platform import backend as find_backend
+from contain.protocol import Request, line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from contain.backend import Backend
+    from contain.cli.exec_options import Options
+
+TIMED_OUT = 124
+FAILED = 125
+"""Ours, as with timeout(1), env(1) and docker: no shell uses it for a command."""
+CANNOT_EXECUTE = 126
+NOT_FOUND = 127
+SIGNALED = 128
+SIGKILL = 9
+
+
+def main(args: list[str]) -> int:
+    """Returns the command's status, or one of our own codes."""
+    if args[:1] in (["--help"], ["-h"]):
+        sys.stdout.write(exec_options.USAGE)
+        return 0
+    try:
+        options = exec_options.parse(args, new_id)
+        return _run(options)
+    except ContainError as error:
+        complain(error)
+        return FAILED
+
+
+def new_id() -> str:
+    """A random UUID (RFC 9562, version 4). The module uuid would cost a third of a launch."""
+    data = bytearray(os.urandom(16))
+    data[6] = data[6] & 0x0F | 0x40
+    data[8] = data[8] & 0x3F | 0x80
+    digits = data.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _run(options: Options) -> int:
+    terminal_fd = terminal.find()
+    job = options.job.replace(shared_session=terminal_fd is not None)
+    backend = find_backend()
+    try:
+        backend.check_host()
+        backend.start(shared_session=job.shared_session)
+        front = Front(backend, terminal_fd=terminal_fd, cancel_ms=job.kill_ms)
+        backend.name_process("contain")
+        return _session(options.replace(job=job), backend, front)
+    finally:
+        backend.stop()
+
+
+def _session(options: Options, backend: Backend, front: Front) -> int:
+    job = options.job
+    replies: dict[str, Mapping[str, object]] = {}
+
+    def say(message: Mapping[str, object]) -> None:
+        replies[str(message["event"])] = message
+
+    place, store = open_receipts(options.receipts, backend, create=True)
+    with locked(place, job.id):
+        life = Life(Request(job=job, token="", spelled_id=job.id), backend, store, NoBudget(), say)
+        carried(job.id, lambda: carry(life, front))
+    prune_sometimes(store, job.id)
+    last = replies.get("released") or replies.get("held") or {}
+    _tell(options, last)
+    if life.error is not None:
+        complain(life.error)
+        return FAILED
+    return _status(last)
+
+
+def _status(last: Mapping[str, object]) -> int:
+    """What a shell would say of the command."""
+    outcome: Mapping[str, object] = last["outcome"]  # type: ignore[assignment]
+    cause, code, number = outcome["cause"], outcome.get("code"), outcome.get("signal")
+    if cause == "timed-out":
+        return TIMED_OUT
+    if cause == "exec-failed":
+        return NOT_FOUND if outcome.get("errno") == errno.ENOENT else CANNOT_EXECUTE
+    if isinstance(code, int):
+        return code
+    if isinstance(number, int):
+        return SIGNALED + number
+    if cause == "canceled":
+        return SIGNALED + SIGKILL  # it was killed before it could end by itself
+    return FAILED
+
+
+def _tell(options: Options, last: Mapping[str, object]) -> None:
+    """On standard error: what a person must know, and what was asked for."""
+    if not last:
+        return
+    for text in _remarks(last):
+        _write(f"contain: {text}\n".encode())
+    if options.json:
+        _write(line({"event": last["event"], **last}))
+    if options.summary:
+        _write(f"contain: {_summary(last)}\n".encode())
+
+
+def _remarks(last: Mapping[str, object]) -> list[str]:
+    outcome: Mapping[str, object] = last["outcome"]  # type: ignore[assignment]
+    found = []
+    cause = outcome["cause"]
+    if cause == "exec-failed":
+        found.append(f"{last['command']}: {outcome['detail']}")
+    elif cause not in ("exited", "signaled", "canceled"):
+        detail = outcome.get("detail") or outcome.get("by")
+        found.append(f"the command ended by {cause}" + (f" ({detail})" if detail else ""))
+    left: Mapping[str, object] | None = last.get("leftovers")  # type: ignore[assignment]
+    if left:
+        names = ", ".join(str(name) for name in left["names"])  # type: ignore[attr-defined]
+        count = left["count"]
+        what = f"{count} process{'es' if count != 1 else ''} outlived the command ({names})"
+        end = left.get("signal")
+        found.append(f"{what}; {f'ended by {end}' if end else 'ended without help'}")
+    return found
+
+
+def _summary(last: Mapping[str, object]) -> str:
+    outcome: Mapping[str, object] = last["outcome"]  # type: ignore[assignment]
+    usage: Mapping[str, object] = last.get("usage") or {}  # type: ignore[assignment]
+    end = str(outcome["cause"])
+    if outcome.get("code") is not None:
+        end += f" {outcome['code']}"
+    elif outcome.get("signal") is not None:
+        end += f" by {outcome['signal']}"
+    parts = [end]
+    parts += [
+        f"{name} {int(usage[field]) / 1e6:.2f} s"  # type: ignore[call-overload]
+        for name, field in (("wall", "wallUs"), ("user", "userUs"), ("system", "systemUs"))
+        if usage.get(field) is not None
+    ]
+    peak, source = usage.get("peakMemoryBytes"), usage.get("memorySource")
+    if peak is None:
+        peak, source = usage.get("maxRssBytes"), "largest process"
+    if peak is not None:
+        parts.append(f"memory {int(peak) / 2**20:.1f} MiB ({source})")  # type: ignore[call-overload]
+    parts += [f"processes {usage.get('processes', '?')}", f"tier {last['tier']}", f"receipt {last['id']}"]
+    return ", ".join(parts)
+
+
+def _write(data: bytes) -> None:
+    try:
+        os.write(2, data)
+    except OSError:
+        pass  # nobody listens; the receipt has it all

@@ -1,0 +1,88 @@
+"""The wrapper in front of one command (``contain exec``): signals go in, nothing else; the command has the rest."""
+
+from __future__ import annotations
+
+import select
+import signal
+import time
+
+from contain.backend import Deadline
+from contain.job import Abort
+from contain.lifecycle import terminal
+from contain.lifecycle.host import Ended
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from contain.backend import Backend, Containment, Event
+    from contain.lifecycle.life import Life
+
+FORWARDED = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCONT,
+    signal.SIGALRM,
+)
+
+
+class Front:
+    """What a caller's signals mean for a job. TERM asks for its end; the others are handed to the command."""
+
+    def __init__(self, backend: Backend, *, terminal_fd: int | None, cancel_ms: int) -> None:
+        """``terminal_fd``: the controlling terminal, None for a job in a session of its own."""
+        signal.signal(
+            signal.SIGCHLD, signal.SIG_DFL
+        )  # a caller that ignores it would lose us the keeper's end
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        # nohup: a caller that ignores HUP wants the job to outlive its terminal.
+        ignored = {number for number in FORWARDED if signal.getsignal(number) == signal.SIG_IGN}
+        self._source = backend.catch({signal.SIGTERM, *FORWARDED} - ignored)
+        self._terminal_fd = terminal_fd
+        self._had_terminal = terminal_fd is not None and terminal.in_foreground(terminal_fd)
+        self._cancel_ms = cancel_ms
+        self.fd = self._source.fd
+
+    def events(self) -> list[Event]:
+        """What came, as events of the job. What a terminal sent to our group has reached the job by itself."""
+        found: list[Event] = []
+        for caught in self._source.read():
+            if caught.number == signal.SIGTERM:
+                found.append(Ended(abort=Abort(cause="canceled", by="SIGTERM", grace_ms=self._cancel_ms)))
+            elif self._terminal_fd is None or not caught.by_terminal:
+                found.append(caught)
+        return found
+
+    def leave(self) -> None:
+        """The job is over: the terminal is the caller's again."""
+        fd = self._terminal_fd
+        if fd is not None and self._had_terminal and not terminal.in_foreground(fd):
+            terminal.take_back(fd)
+
+
+def carry(life: Life, front: Front) -> None:
+    """Runs a life to its end."""
+    way = life.run()
+    try:
+        wait_until_s = next(way)
+        while True:
+            for event in _happened(front, life.containment, wait_until_s):
+                wait_until_s = way.send(event)
+    except StopIteration:
+        return
+    finally:
+        front.leave()
+
+
+def _happened(front: Front, containment: Containment, until_s: float | None) -> list[Event]:
+    poll = select.poll()
+    for fd in (front.fd, *containment.fds()):
+        poll.register(fd, select.POLLIN)
+    wait_ms = None if until_s is None else max(0.0, until_s - time.monotonic()) * 1000
+    ready = {fd for fd, _ in poll.poll(wait_ms)}
+    # The containment first: how the command ended is the truth, even if somebody asks for its end in the same moment.
+    found = containment.events() if ready.intersection(containment.fds()) else []
+    if front.fd in ready:
+        found += front.events()
+    return found or [Deadline()]

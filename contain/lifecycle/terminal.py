@@ -1,0 +1,48 @@
+"""The terminal that a command is run on: whether there is one, and giving it back.
+
+The job stays in the caller's session and process group, so Ctrl-C, Ctrl-Z, ``fg``, the window's size and pipelines work
+as for any command: nothing is copied, and a wrapper that is killed leaves no terminal in a mode of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+STANDARD_FDS = (0, 1, 2)
+
+
+def find() -> int | None:
+    """The first standard descriptor that is this session's controlling terminal; None where there is none.
+
+    A terminal of another session does not count: it sends us no signals and knows no process group of ours.
+    """
+    for fd in STANDARD_FDS:
+        try:
+            os.tcgetpgrp(fd)
+        except OSError:
+            continue
+        return fd
+    return None
+
+
+def in_foreground(fd: int) -> bool:
+    """True while this process's group is the one that reads the keyboard."""
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def take_back(fd: int) -> None:
+    """After an interactive shell inside, whose group had the terminal and is gone: ours reads the keyboard again.
+
+    From a background group that would stop us (SIGTTOU), so the signal is blocked meanwhile.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    try:
+        os.tcsetpgrp(fd, os.getpgrp())
+    except OSError:
+        pass  # it hung up
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
