@@ -45,6 +45,10 @@ class SignalSent(Event):
     signal: str
 
 
+class CommandStopped(Event):
+    """The command stopped on a terminal that it shares with us, as a shell's ``suspend`` does."""
+
+
 class Emptied(Event):
     """The init has reaped every process. A word, not yet the proof: that is Drained. ``usage`` is final."""
 

@@ -31,6 +31,14 @@ FAILED = 125
 CANNOT_EXECUTE = 126
 NOT_FOUND = 127
 SIGNALED = 128
+ENDS = {
+    "timed-out": "the command timed out",
+    "out-of-memory": "the command was killed for memory",
+    "limit": "the command ran into a limit",
+    "setup-failed": "the containment could not be set up, and the command did not run",
+    "keeper-lost": "the keeper was killed, and the command with it",
+    "init-killed": "the init was killed, and the command with it",
+}
 SIGKILL = 9
 
 
@@ -126,8 +134,8 @@ def _remarks(last: Mapping[str, object]) -> list[str]:
     if cause == "exec-failed":
         found.append(f"{last['command']}: {outcome['detail']}")
     elif cause not in ("exited", "signaled", "canceled"):
-        detail = outcome.get("detail") or outcome.get("by")
-        found.append(f"the command ended by {cause}" + (f" ({detail})" if detail else ""))
+        detail = outcome.get("detail")
+        found.append(ENDS.get(str(cause), str(cause)) + (f" ({detail})" if detail else ""))
     left: Mapping[str, object] | None = last.get("leftovers")  # type: ignore[assignment]
     if left:
         names = ", ".join(str(name) for name in left["names"])  # type: ignore[attr-defined]

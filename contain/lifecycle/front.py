@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import select
 import signal
 import time
 
-from contain.backend import Deadline
+from contain.backend import Caught, CommandStopped, Deadline
 from contain.job import Abort
 from contain.lifecycle import terminal
 from contain.lifecycle.host import Ended
@@ -54,11 +55,25 @@ class Front:
                 found.append(caught)
         return found
 
+    def stop(self) -> None:
+        """Stops this process, as its command has stopped, so that the caller's shell takes the terminal back.
+
+        Returns when somebody continues us; the CONT that did it is then the command's too. What had the keyboard
+        inside gets it back, if we are in the foreground again.
+        """
+        fd = self._terminal_fd
+        if fd is None:
+            return
+        group = terminal.group(fd)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        if group is not None and terminal.in_foreground(fd):
+            terminal.give(fd, group)
+
     def leave(self) -> None:
         """The job is over: the terminal is the caller's again."""
         fd = self._terminal_fd
         if fd is not None and self._had_terminal and not terminal.in_foreground(fd):
-            terminal.take_back(fd)
+            terminal.give(fd, os.getpgrp())
 
 
 def carry(life: Life, front: Front) -> None:
@@ -83,6 +98,11 @@ def _happened(front: Front, containment: Containment, until_s: float | None) -> 
     ready = {fd for fd, _ in poll.poll(wait_ms)}
     # The containment first: how the command ended is the truth, even if somebody asks for its end in the same moment.
     found = containment.events() if ready.intersection(containment.fds()) else []
+    stopped = any(isinstance(event, CommandStopped) for event in found)
     if front.fd in ready:
+        found += front.events()
+    # After Ctrl-Z both of us were stopped, and the CONT that woke us has woken the command: that stop is over.
+    if stopped and not any(isinstance(event, Caught) and event.number == signal.SIGCONT for event in found):
+        front.stop()
         found += front.events()
     return found or [Deadline()]

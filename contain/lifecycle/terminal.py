@@ -26,23 +26,28 @@ def find() -> int | None:
     return None
 
 
+def group(fd: int) -> int | None:
+    """The process group that reads the keyboard."""
+    try:
+        return os.tcgetpgrp(fd)
+    except OSError:
+        return None
+
+
 def in_foreground(fd: int) -> bool:
     """True while this process's group is the one that reads the keyboard."""
-    try:
-        return os.tcgetpgrp(fd) == os.getpgrp()
-    except OSError:
-        return False
+    return group(fd) == os.getpgrp()
 
 
-def take_back(fd: int) -> None:
-    """After an interactive shell inside, whose group had the terminal and is gone: ours reads the keyboard again.
+def give(fd: int, to_group: int) -> None:
+    """Lets a process group read the keyboard: ours again, after an interactive shell inside whose group had it.
 
     From a background group that would stop us (SIGTTOU), so the signal is blocked meanwhile.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
     try:
-        os.tcsetpgrp(fd, os.getpgrp())
+        os.tcsetpgrp(fd, to_group)
     except OSError:
-        pass  # it hung up
+        pass  # it hung up, or the group is gone
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

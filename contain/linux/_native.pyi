@@ -20,6 +20,7 @@ class _Lib:
     REPORT_EXITED: int
     REPORT_TERM: int
     REPORT_KILL: int
+    REPORT_STOPPED: int
     REPORT_EMPTY: int
     ORDER_ARM: int
     ORDER_CANCEL: int

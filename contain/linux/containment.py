@@ -7,7 +7,7 @@ import select
 import signal
 import time
 
-from contain.backend import CommandEnded, Drained, Emptied, SetupBroke, SignalSent
+from contain.backend import CommandEnded, CommandStopped, Drained, Emptied, SetupBroke, SignalSent
 from contain.errors import SetupFailed
 from contain.linux import birth, census, channel, native
 from receipts import Usage
@@ -138,6 +138,8 @@ class NamespaceContainment:
             return SetupBroke(step=native.STEPS.get(message.step, "unknown"), errno=message.error)
         if message.kind in (native.SENT_TERM, native.SENT_KILL):
             return SignalSent(signal="TERM" if message.kind == native.SENT_TERM else "KILL")
+        if message.kind == native.STOPPED:
+            return CommandStopped()
         return Emptied(usage=usage) if message.kind == native.EMPTY else None
 
     def fds(self) -> Sequence[int]:

@@ -108,12 +108,17 @@ static NORETURN void finish(const struct init *init) {
  * parent become ours, so no child left means an empty job (but for a stranger that entered from outside, whom the
  * kernel ends when we exit). */
 static int reap(struct init *init) {
-    int was_running = !init->ended;
+    const int was_running = !init->ended;
+    const long stops = init->job->request.flags & SHARED_SESSION ? WUNTRACED : 0;
     long pid = 1;
     for (int turn = 0; turn < REAPED_AT_ONCE; turn++) {
         int status = 0;
-        pid = sys(__NR_wait4, -1, &status, WNOHANG | __WALL, NULL);
+        pid = sys(__NR_wait4, -1, &status, WNOHANG | __WALL | stops, NULL);
         if (pid <= 0) break;
+        if ((status & 0xff) == 0x7f) {          /* stopped, not ended */
+            if (pid == init->command.pid) say(init, REPORT_STOPPED);
+            continue;
+        }
         init->reaped++;
         if (pid == init->command.pid && was_running) {
             init->ended = 1;

@@ -103,6 +103,7 @@ enum report_kind {
     REPORT_EXITED,              /* the command ended: status of wait4, or error of execve */
     REPORT_TERM,                /* leftovers were sent TERM and CONT */
     REPORT_KILL,                /* leftovers were sent KILL */
+    REPORT_STOPPED,             /* SHARED_SESSION: the command stopped; a shell would take its terminal back */
     REPORT_EMPTY                /* every child is reaped: the last word */
 };
 
