@@ -33,12 +33,16 @@ _PASSAGE: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLO
 
 
 class Place(Record):
-    """An open directory that was found safe. `note`, where there is one, is to be said once."""
+    """An open directory that was found safe.
+
+    `note`, where there is one, is to be said once: when the directory was `made` by this very call.
+    """
 
     fd: int
     path: str
     filesystem: str
     note: str | None
+    made: bool = False
 
     def close(self) -> None:
         """Close the descriptor, after the stores and locks that borrow it."""
@@ -95,7 +99,8 @@ def open_place(
     parent = _open_parent(above)
     try:
         fd = _open_last(parent, base or ".", path)
-        if fd is None and create:
+        made = fd is None and create
+        if made:
             # Judged before anything is made: nothing of ours is left in a place that is refused.
             file_system(parent, above, proc, statfs_type)
             check_parent(os.fstat(parent), above, proc)
@@ -115,7 +120,7 @@ def open_place(
             raise
     finally:
         os.close(parent)
-    return Place(fd=fd, path=path, filesystem=kind, note=note)
+    return Place(fd=fd, path=path, filesystem=kind, note=note, made=made)
 
 
 def _absolute(path: str) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def open_receipts(path: str | None, backend: Backend, *, create: bool) -> tuple[Place, Store]:
-    """The directory and its store. Says on standard error where the fall-back root is used. Raises UnsafePlace."""
+    """The directory and its store. Says once on standard error where the fall-back root is used. Raises UnsafePlace."""
     try:
         place = open_place(path, statfs_type=backend.file_system_magic, create=create)
     except Unsafe as unsafe:
@@ -24,6 +24,6 @@ def open_receipts(path: str | None, backend: Backend, *, create: bool) -> tuple[
             advice=f"{unsafe.advice}.",
             state=None if create else "",
         ) from None
-    if place.note is not None:
+    if place.note is not None and (place.made or not create):
         os.write(2, f"contain: {place.note}\n".encode())
     return place, Store(place.fd, place.path)

@@ -8,7 +8,6 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,9 +18,9 @@ from tests.session import CONTAIN, WAIT_S, descendants
 FDS = "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{n}')))"
 
 
-def fds(receipts: Path, **popen: Any) -> str:
+def fds(receipts: Path, *, close_fds: bool = True) -> str:
     """The descriptors of a command; the one that reads the directory is not there any more."""
-    return run(receipts, sys.executable, "-c", FDS, **popen).out.strip()
+    return run(receipts, sys.executable, "-c", FDS, close_fds=close_fds).out.strip()
 
 
 def test_three_descriptors(receipts: Path) -> None:

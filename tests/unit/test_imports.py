@@ -58,8 +58,13 @@ BOTH = RECEIPTS | listed(
     " contain.linux.native contain.linux.process contain.linux.procfs contain.platform contain.protocol"
 )
 RUN = BOTH | listed(
-    "contain.cli.run contain.lifecycle contain.lifecycle.host contain.lifecycle.life contain.lifecycle.loop"
-    " contain.lifecycle.verdict"
+    "contain.cli.run contain.cli.single contain.lifecycle contain.lifecycle.host contain.lifecycle.life"
+    " contain.lifecycle.loop contain.lifecycle.verdict"
+)
+EXEC = BOTH | listed(
+    "contain.adapter contain.cli.exec contain.cli.exec_options contain.cli.single contain.lifecycle"
+    " contain.lifecycle.front contain.lifecycle.host contain.lifecycle.life contain.lifecycle.terminal"
+    " contain.lifecycle.verdict contain.linux.signals"
 )
 INSPECT = BOTH | frozenset(["contain.cli.inspect", "contain.recovery"])
 
@@ -153,10 +158,18 @@ def test_inspect_imports_what_is_listed(inspect_report: str) -> None:
     )
 
 
+def test_exec_imports_what_is_listed(command: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The same for a command in front of a person."""
+    receipts = receipts_of(tmp_path_factory)
+    found = more_than_bare(report_of([command, "exec", "--receipts", str(receipts), "--", "true"]))
+    assert over_budget(found, EXEC, C_MODULES) == set()
+    assert EXEC - {module.name for module in found} == set(), "the list names what is not imported any more"
+
+
 def test_no_list_allows_a_forbidden_module() -> None:
     """The lists are for decisions, and these are decided."""
-    assert not FORBIDDEN & (RUN | INSPECT | C_MODULES | WITH_SIGNAL)
-    assert not {"enum", "types"} & (RUN | INSPECT | C_MODULES)
+    assert not FORBIDDEN & (RUN | EXEC | INSPECT | C_MODULES | WITH_SIGNAL)
+    assert not {"enum", "types"} & (RUN | EXEC | INSPECT | C_MODULES)
 
 
 @pytest.mark.parametrize("name", [*sorted(FORBIDDEN - {"pyroute2"}), "enum"])
