@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from contain.job import Job
-    from receipts import Blocker, NamespaceInit, Usage
+    from receipts import Blocker, LimitsInForce, NamespaceInit, Usage
 else:
     Protocol = object
 
@@ -92,6 +92,10 @@ class Containment(Protocol):
 
     tier: str
     proof: NamespaceInit
+    limits: LimitsInForce | None
+    """What enforces the limits of the tree; None where none was asked for."""
+    cgroups: tuple[str, ...]
+    """Where the job's own cgroups are, for its receipt."""
 
     def fds(self) -> Sequence[int]:
         """Descriptors to poll for reading; after each wake-up call ``events``."""
@@ -116,6 +120,18 @@ class Containment(Protocol):
 
     def memory_kills(self) -> int:
         """How many processes the kernel has killed for memory, around this job, since it was prepared."""
+
+    def memory_is_own(self) -> bool:
+        """True when ``memory_kills`` counts this job alone; else it counts neighbours too."""
+
+    def sample(self) -> None:
+        """Looks once at how much memory the tree has now. Milliseconds; owners call it about once a second."""
+
+    def peak_memory(self) -> tuple[int, str] | None:
+        """The tree's most memory so far in bytes, and ``cgroup`` or ``sampled``; None where nobody looked."""
+
+    def remove_cgroups(self) -> tuple[str, ...]:
+        """Removes what was made for this job's limits; returns what could not be removed. Bounded; after Drained."""
 
     def members(self) -> tuple[Blocker, ...]:
         """Who is in the containment now, as far as can be seen, and what keeps each from ending."""
@@ -155,7 +171,7 @@ class Backend(Protocol):
     def launch(self, job: Job) -> Launch:
         """Begins to launch a containment whose command will wait at the gate. Never waits.
 
-        Raises ImpossibleRequest, TierTooWeak or SetupFailed; then nothing is left.
+        Raises ImpossibleRequest, LimitsDenied, TierTooWeak or SetupFailed; then nothing is left.
         """
 
     def observe(self, proof: NamespaceInit) -> Observation:
@@ -166,6 +182,12 @@ class Backend(Protocol):
 
     def blockers(self, proof: NamespaceInit) -> tuple[Blocker, ...]:
         """Who is in the way of the recorded containment's end."""
+
+    def remove_cgroups(self, job_id: str, paths: Sequence[str]) -> tuple[str, ...]:
+        """Removes the recorded cgroups of a job that is gone; returns those that are still there. Bounded."""
+
+    def sweep_cgroups(self) -> None:
+        """Removes empty cgroups around here whose wrappers died before they had written a receipt."""
 
     def file_system_magic(self, fd: int) -> int:
         """statfs(2)'s f_type of an open file, for receipts.place."""

@@ -88,6 +88,13 @@ class SetupFailed(ContainError):
     exit_code = 71
 
 
+class LimitsDenied(ContainError):
+    """Nothing here can enforce a limit of the tree that the job requires; ``detail`` names the fields."""
+
+    reason = "limits-denied"
+    exit_code = 72
+
+
 class UnsafePlace(ContainError):
     """The receipt directory cannot keep what we promise; ``detail`` says why: owner, mode, symlink, ..."""
 

@@ -72,6 +72,8 @@ class Job(Record):
     """This process's descriptors for the command's 0, 1 and 2; None: as the backend was made."""
     keep_fds: tuple[int, ...] = ()
     """Further descriptors of this process that the command gets, under the same numbers."""
+    sample_memory: bool = False
+    """Look once a second how much memory the tree has, where no cgroup of its own counts it."""
     shared_session: bool = False
     """The job stays in this process's session and process group: for a terminal."""
 

@@ -167,7 +167,7 @@ def _cpus(value: object) -> float:
 
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise _violation("noNewPrivs and requireLimits must be true or false.")
+        raise _violation("noNewPrivs, requireLimits and sampleMemory must be true or false.")
     return value
 
 
@@ -210,6 +210,7 @@ OPTIONAL = {
     "noNewPrivs": ("no_new_privs", _flag),
     "dropCapabilities": ("drop_capabilities", _capabilities),
     "network": ("network", _network),
+    "sampleMemory": ("sample_memory", _flag),
 }
 
 

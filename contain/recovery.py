@@ -105,6 +105,12 @@ def inspect_all(
         yield from found
 
 
+def inspect_everything(store: Store, backend: Backend, dir_fd: int) -> Iterator[Finding]:
+    """The same for all; and what wrappers left behind that were killed before their first receipt is cleared away."""
+    yield from inspect_all(store, backend, dir_fd, store.ids())
+    backend.sweep_cgroups()
+
+
 class _Patience:
     """One time for all: a thousand trees that are stuck must not cost a thousand waits."""
 
@@ -142,6 +148,8 @@ def _one(
     if isinstance(found, Unreadable):
         return _unreadable(store, job_id, found)
     if found.state == RELEASED:
+        if found.cgroups:
+            found = found.replace(cgroups=backend.remove_cgroups(job_id, found.cgroups) or None)
         return Finding(id=job_id, state=RELEASED, receipt=found, settled=True)
     return _settle(store, backend, found, patience, finish=finish)
 
@@ -201,11 +209,14 @@ def _settle(
     if was_alive:
         observation = backend.finish(receipt.proof, patience.left_s(), kill=finish)
     if observation.gone:
-        return _release(store, receipt, observation, killed=finish and was_alive)
+        return _release(store, backend, receipt, observation, killed=finish and was_alive)
     return _keep(backend, receipt, observation)
 
 
-def _release(store: Store, receipt: Receipt, observation: Observation, *, killed: bool) -> Finding:
+def _release(
+    store: Store, backend: Backend, receipt: Receipt, observation: Observation, *, killed: bool
+) -> Finding:
+    left = backend.remove_cgroups(receipt.id, receipt.cgroups) if receipt.cgroups else ()
     released = receipt.replace(
         state=RELEASED,
         empty=True,
@@ -213,6 +224,7 @@ def _release(store: Store, receipt: Receipt, observation: Observation, *, killed
         ran=receipt.ran if receipt.outcome or receipt.state == PREPARED else None,
         ended_at=receipt.ended_at or time.time(),
         held=None,
+        cgroups=left or None,
     )
     try:
         store.finish(released)
@@ -282,7 +294,7 @@ def forget(store: Store, backend: Backend, dir_fd: int, job_id: str, reason: str
             return Finding(id=job_id, state=RELEASED, receipt=found, settled=True)
         observation = None if found.proof is None else backend.observe(found.proof)
         if observation is not None and observation.gone:
-            return _release(store, found, observation, killed=False)
+            return _release(store, backend, found, observation, killed=False)
         if observation is not None and observation.state == "live":
             raise ContainmentHeld(
                 f"The tree of {job_id} is alive: there is nothing unknown about it.",

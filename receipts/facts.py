@@ -110,6 +110,22 @@ class Usage(Fact):
     written_bytes: int | None = None
     scope: str
     """Of whom: `waited-for` counts only the processes that were reaped."""
+    peak_memory_bytes: int | None = None
+    """The most memory at one time; of whom, `memory_source` says."""
+    memory_source: str | None = None
+    """`cgroup`: of the tree, counted by the kernel; `sampled`: of the tree, in the moments of a look;
+    `largest-process`: of the largest single process."""
+
+
+class LimitsInForce(Fact):
+    """What enforces each limit of the tree that was asked for; None where none was.
+
+    `cgroup-v1`, `cgroup-v2`, `rlimit`, or `not-applied: ` and the reason.
+    """
+
+    memory_bytes: str | None = None
+    cpus: str | None = None
+    pids: str | None = None
 
 
 class Leftovers(Fact):
@@ -166,4 +182,7 @@ class Receipt(Fact):
     ended_at: float | None = None
     ran: bool | None = None
     """Whether the command was executed; None: not known."""
+    limits: LimitsInForce | None = None
+    cgroups: tuple[str, ...] | None = None
+    """Directories of the job's leaf, until they are removed."""
     version: int = VERSION

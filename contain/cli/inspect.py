@@ -89,7 +89,7 @@ def main(args: list[str]) -> int:
 
 def _look(wanted: _Wanted, backend: Backend, place: Place, store: Store) -> Iterator[Finding]:
     if wanted.job_id is None:
-        return recovery.inspect_all(store, backend, place.fd, store.ids())
+        return recovery.inspect_everything(store, backend, place.fd)
     if wanted.reason is not None:
         return iter([recovery.forget(store, backend, place.fd, wanted.job_id, wanted.reason)])
     return iter([recovery.inspect(store, backend, place.fd, wanted.job_id, finish=wanted.finish)])

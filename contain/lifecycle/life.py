@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 SETTLE_S = 0.02
 """A tree that is empty this soon after its command is "drained at once": no state ``exited`` of its own."""
 
+SAMPLE_S = 1.0
+"""How often a job that asks for it has its tree's memory looked at."""
+
 MARGIN_S = 1.0
 """How long after the init's own KILL the containment is killed from outside."""
 
@@ -78,6 +81,7 @@ class Life:
         self._settle_at_s: float | None = None
         self._kill_at_s: float | None = None
         self._held_at_s: float | None = None
+        self._sample_at_s: float | None = None
         self._receipt: Receipt
 
     def run(self) -> Steps:
@@ -125,6 +129,8 @@ class Life:
             created_at=time.time(),
             proof=self.containment.proof,
             ran=False,
+            limits=self.containment.limits,
+            cgroups=self.containment.cgroups or None,
         )
         if not self._adapter.at_once:
             self._store.prepare(self._receipt)
@@ -156,6 +162,8 @@ class Life:
         self._gate_at_s = time.monotonic()
         if self._job.timeout_ms is not None:
             self._timeout_at_s = self._gate_at_s + self._job.timeout_ms / 1000
+        if self._job.sample_memory:
+            self._sample_at_s = self._gate_at_s + SAMPLE_S
         self._say({"event": "running", "state": "running", "tier": self._receipt.tier})
 
     def _unwritable(self, error: Unwritable) -> None:
@@ -170,7 +178,13 @@ class Life:
             self._stop_now(by="receipt-unwritable")
 
     def _next_s(self) -> float | None:
-        times = (self._timeout_at_s, self._settle_at_s, self._kill_at_s, self._held_at_s)
+        times = (
+            self._timeout_at_s,
+            self._settle_at_s,
+            self._kill_at_s,
+            self._held_at_s,
+            self._sample_at_s,
+        )
         return min((at_s for at_s in times if at_s is not None), default=None)
 
     def _too_late(self) -> bool:
@@ -196,7 +210,7 @@ class Life:
         elif isinstance(event, SignalSent):
             self._signal_sent(event.signal)
         elif isinstance(event, Emptied):
-            self._usage = event.usage.replace(wall_us=self._usage.wall_us if self._usage else None)
+            self._usage = self._with_memory(event.usage, self._usage.wall_us if self._usage else None)
         elif isinstance(event, Drained):
             self._drained = True
 
@@ -206,7 +220,7 @@ class Life:
         self._ended = event
         self._abort_at_end = self._abort
         wall_us = int((now_s - self._gate_at_s) * 1e6) if self._gate_at_s is not None else None
-        self._usage = event.usage.replace(wall_us=wall_us)
+        self._usage = self._with_memory(event.usage, wall_us)
         self._timeout_at_s = None
         if event.exec_errno is not None:
             self._receipt = self._receipt.replace(ran=False)
@@ -215,6 +229,11 @@ class Life:
         if self._kill_at_s is None and self._held_at_s is None:
             patience_ms = self._job.grace_ms + self._job.kill_ms if event.leftovers else 0
             self._kill_at_s = now_s + patience_ms / 1000 + MARGIN_S
+
+    def _with_memory(self, usage: Usage, wall_us: int | None) -> Usage:
+        """Completes what the init counted. Asked while the job's cgroups are there."""
+        peak_bytes, source = self.containment.peak_memory() or (usage.max_rss_bytes, "largest-process")
+        return usage.replace(wall_us=wall_us, peak_memory_bytes=peak_bytes, memory_source=source)
 
     def _signal_sent(self, signal: str) -> None:
         self._last_signal = signal
@@ -254,6 +273,9 @@ class Life:
         now_s = time.monotonic()
         if self._drained:
             return
+        if self._sample_at_s is not None and now_s >= self._sample_at_s:
+            self.containment.sample()
+            self._sample_at_s = now_s + SAMPLE_S
         if self._settle_at_s is not None and now_s >= self._settle_at_s:
             self._settle_at_s = None
             self._name_leftovers()
@@ -303,7 +325,11 @@ class Life:
         receipt = self._receipt.replace(
             outcome=outcome, usage=self._usage, leftovers=self._leftovers, ended_at=time.time()
         )
-        receipt = receipt.replace(state=RELEASED, empty=True) if self._drained else self._hold(receipt)
+        if self._drained:
+            left = self.containment.remove_cgroups() or None
+            receipt = receipt.replace(state=RELEASED, empty=True, cgroups=left)
+        else:
+            receipt = self._hold(receipt)
         try:
             self._store.finish(receipt)
         except Unwritable as error:

@@ -37,7 +37,7 @@ def outcome(
         )
     found = _from_status(ended.status)
     if abort is not None:
-        return found.replace(cause=abort.cause, by=abort.by)
+        return found.replace(cause=abort.cause, by=abort.by, detail=_memory_of_its_own(containment))
     return _kernel_killed(found, limits, containment)
 
 
@@ -47,6 +47,8 @@ def _without_status(abort: Abort | None, containment: Containment, *, drained: b
         return Outcome(cause=abort.cause, by=abort.by)
     if not drained:
         return Outcome(cause="init-killed", detail="the init did not report and is not gone")
+    if containment.memory_is_own() and containment.memory_kills() > 0:
+        return Outcome(cause="out-of-memory", detail="the kernel killed the job's init for memory")
     if containment.launcher_lost():
         return Outcome(cause="keeper-lost", detail="the keeper was killed, and its inits with it")
     return Outcome(cause="init-killed", detail="the init was killed from outside")
@@ -64,11 +66,18 @@ def _kernel_killed(found: Outcome, limits: Limits, containment: Containment) -> 
         return found.replace(cause="limit", detail="cpuS")
     if found.signal == signal.SIGXFSZ and limits.file_bytes is not None:
         return found.replace(cause="limit", detail="fileBytes")
+    own = _memory_of_its_own(containment)
     # A shell whose child was killed passes it on as 137: the memory was the job's all the same.
     if (found.signal == signal.SIGKILL or found.code == SHELL_KILLED) and (
         kills := containment.memory_kills()
     ) > 0:
-        return found.replace(
-            cause="out-of-memory", detail=f"the kernel killed {kills} for memory in this cgroup"
-        )
-    return found
+        why = own or f"the kernel killed {kills} for memory in this cgroup"
+        return found.replace(cause="out-of-memory", detail=why)
+    # make ends with 2 because its compiler was killed: the cause is its own, the reason is told.
+    return found.replace(detail=own)
+
+
+def _memory_of_its_own(containment: Containment) -> str | None:
+    """What to tell of kills that were certainly in this job; None where there were none, or nobody knows whose."""
+    kills = containment.memory_kills() if containment.memory_is_own() else 0
+    return f"the kernel killed {kills} of its processes for memory" if kills > 0 else None

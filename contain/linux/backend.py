@@ -17,10 +17,12 @@ from receipts import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from contain.backend import SignalSource
     from contain.job import Job
+    from contain.linux.tree_limits import TreeLimits
+    from contain.linux.tree_memory import TreeMemory
     from receipts import Blocker, NamespaceInit
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -91,13 +93,18 @@ class LinuxBackend:
         limits = _resource_limits(job.limits)
         block = _command_block(job, limits)
         dropped = _dropped(job)
+        tree = _tree_limits(job, self._keeper.pid)
         given: list[int] = []
+        cgroups: list[int] = []
         control, theirs = channel.pair()
         gate_read, gate_write = os.pipe()
         try:
             given += [theirs.detach(), gate_read]
             given += [_sealed(block)]
             given += [_directory(job)]
+            if tree is not None:
+                limits = {**limits, **tree.rlimits}
+                cgroups = tree.enter_fds()
             self._keeper.ask(
                 native.launch_request(
                     job.grace_ms,
@@ -105,19 +112,26 @@ class LinuxBackend:
                     self._umask,
                     job.limits.nice,
                     limits,
-                    native.Extras(flags=_flags(job), drop_capabilities=dropped, keep=job.keep_fds),
+                    native.Extras(
+                        flags=_flags(job),
+                        drop_capabilities=dropped,
+                        cgroups=len(cgroups),
+                        keep=job.keep_fds,
+                    ),
                 ),
-                [*given, *(job.stdio or (self._null, self._output, self._output)), *job.keep_fds],
+                [*given, *(job.stdio or (self._null, self._output, self._output)), *cgroups, *job.keep_fds],
             )
         except BaseException:
             control.close()
             os.close(gate_write)
+            if tree is not None:
+                tree.close()
             raise
         finally:
             # Our copies must go: the gate sees EOF, and we see the init's end, only when none is left.
-            for fd in given:
+            for fd in (*given, *cgroups):
                 os.close(fd)
-        return NamespaceLaunch(self._keeper, control, gate_write, self._memory)
+        return NamespaceLaunch(self._keeper, control, gate_write, self._memory, tree, _samples(job))
 
     def observe(self, proof: NamespaceInit) -> Observation:
         """See contain.backend.Backend."""
@@ -151,17 +165,55 @@ class LinuxBackend:
         finally:
             found.close()
 
+    def remove_cgroups(self, job_id: str, paths: Sequence[str]) -> tuple[str, ...]:
+        """See contain.backend.Backend."""
+        from contain.linux import leaf
+
+        return leaf.remove(leaf.name_of(job_id), paths)
+
+    def sweep_cgroups(self) -> None:
+        """See contain.backend.Backend."""
+        from contain.linux import hierarchy, leaf
+
+        try:
+            groups = hierarchy.own()
+        except OSError:
+            return
+        paths = {group.path for group in groups.values()}
+        # Of a v2 hierarchy beside our own group, too (unified.place).
+        paths |= {os.path.dirname(group.path) for group in groups.values() if group.version == hierarchy.V2}
+        for path in paths:
+            leaf.sweep(path)
+
     def file_system_magic(self, fd: int) -> int:
         """See contain.backend.Backend. Raises OSError."""
         return native.file_system_magic(fd)
 
 
+def _tree_limits(job: Job, keeper_pid: int) -> TreeLimits | None:
+    """Most jobs ask for none, and do not pay for the modules either."""
+    if job.limits.memory_bytes is None and job.limits.cpus is None and job.limits.pids is None:
+        return None
+    from contain.linux.tree_limits import TreeLimits
+
+    return TreeLimits(job, (keeper_pid,))
+
+
 def _dropped(job: Job) -> int:
+    """The capabilities that the command shall not have, one bit each. Raises ImpossibleRequest."""
     if not job.drop_capabilities:
         return 0
     from contain.linux import capabilities
 
     return capabilities.numbers(job.drop_capabilities)
+
+
+def _samples(job: Job) -> TreeMemory | None:
+    if not job.sample_memory:
+        return None
+    from contain.linux.tree_memory import TreeMemory
+
+    return TreeMemory()
 
 
 def _flags(job: Job) -> int:

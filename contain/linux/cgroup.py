@@ -1,4 +1,4 @@
-"""The wrapper's own memory cgroup: how often the kernel has killed for memory there."""
+"""How often the kernel has killed for memory: in the wrapper's own cgroup, or in a job's."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def _count(path: str) -> int | None:
 class MemoryKills:
     """The counter of one cgroup. It is found once, so that a launch pays for one small read."""
 
-    def __init__(self) -> None:
-        """Looks for the counter of this process's cgroup."""
-        self._path = next((path for path in _candidates() if _count(path) is not None), None)
+    def __init__(self, path: str | None = None) -> None:
+        """Of the file ``path``; without one, looks for the counter of this process's cgroup."""
+        self._path = path or next((path for path in _candidates() if _count(path) is not None), None)
 
     def count(self) -> int:
         """Processes killed for memory so far; 0 where nothing counts them, so that none is ever blamed on memory."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from contain.linux.cgroup import MemoryKills
     from contain.linux.channel import Channel
     from contain.linux.keeper import Keeper, Launched
+    from contain.linux.tree_limits import TreeLimits
+    from contain.linux.tree_memory import TreeMemory
     from receipts import Blocker, NamespaceInit
 
 INIT_S = 5.0
@@ -36,9 +38,19 @@ class NamespaceContainment:
     tier = "namespace"
 
     def __init__(
-        self, keeper: Keeper, launched: Launched, control: Channel, gate: int, memory: MemoryKills
+        self,
+        keeper: Keeper,
+        launched: Launched,
+        control: Channel,
+        gate: int,
+        memory: MemoryKills,
+        tree: TreeLimits | None,
+        samples: TreeMemory | None,
     ) -> None:
-        """Owns the launched pidfd, ``control`` and ``gate``; borrows the keeper. Raises SetupFailed."""
+        """Owns the launched pidfd, ``control``, ``gate`` and ``tree``; borrows the keeper. Raises SetupFailed.
+
+        ``memory`` counts around the wrapper; a leaf with a counter of its own takes its place.
+        """
         self._keeper = keeper
         self._pidfd = launched.pidfd
         self._control = control
@@ -46,7 +58,12 @@ class NamespaceContainment:
         self._armed = False
         self._over = False
         self._waiting: list[Event] = []
-        self._memory = memory
+        self._tree = tree
+        self._samples = samples
+        self.limits = None if tree is None else tree.in_force
+        self.cgroups = () if tree is None else tree.cgroups
+        self._own_memory = None if tree is None else tree.memory
+        self._memory = self._own_memory or memory
         self._memory_kills = 0
         try:
             self.proof = self._take_proof(launched.pid)
@@ -176,7 +193,7 @@ class NamespaceContainment:
         try:
             os.write(self._gate, native.GATE_BYTE)
             # After, not before: an execve takes longer than this, and a kill that came first is at worst not blamed.
-            self._memory_kills = self._memory.count()
+            self._memory_kills = 0 if self._own_memory else self._memory.count()
         except BrokenPipeError:
             return False  # the command's process is gone; the init's report says why
         finally:
@@ -211,8 +228,33 @@ class NamespaceContainment:
         return self._keeper.lost(VERDICT_S)
 
     def memory_kills(self) -> int:
-        """Kills for memory in the wrapper's own cgroup since the launch; the job shares it in this version."""
+        """Kills for memory in the job's leaf; without one, in the wrapper's own cgroup since the gate."""
         return self._memory.count() - self._memory_kills
+
+    def memory_is_own(self) -> bool:
+        """See contain.backend."""
+        return self._own_memory is not None
+
+    def sample(self) -> None:
+        """See contain.backend. Nothing where a cgroup counts, or nobody asked."""
+        if self._samples is not None and self._peak_of_leaf() is None:
+            self._samples.look(self.proof.pid)
+
+    def peak_memory(self) -> tuple[int, str] | None:
+        """See contain.backend."""
+        counted = self._peak_of_leaf()
+        if counted is not None:
+            return counted, "cgroup"
+        if self._samples is not None and self._samples.peak_bytes > 0:
+            return self._samples.peak_bytes, "sampled"
+        return None
+
+    def _peak_of_leaf(self) -> int | None:
+        return None if self._tree is None else self._tree.peak_bytes()
+
+    def remove_cgroups(self) -> tuple[str, ...]:
+        """See contain.backend."""
+        return () if self._tree is None else self._tree.remove()
 
     def members(self) -> tuple[Blocker, ...]:
         """The census of this namespace."""
@@ -225,3 +267,5 @@ class NamespaceContainment:
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
+        if self._tree is not None:
+            self._tree.close()

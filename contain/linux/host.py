@@ -43,7 +43,8 @@ def refuse_wsl(proc: str = "/proc") -> None:
         )
 
 
-def _has_capability(number: int) -> bool:
+def has_capability(number: int) -> bool:
+    """This process has it in effect. See capabilities(7)."""
     for line in _read("/proc/self/status").splitlines():
         if line.startswith("CapEff:"):
             return bool(int(line.split()[1], 16) >> number & 1)
@@ -120,7 +121,7 @@ def _which_rule(number: int) -> tuple[str, str, str]:
             "user namespaces are refused in a chroot",
             "Enter the tree by pivot_root, or run contain as root.",
         )
-    if os.geteuid() == 0 and not _has_capability(CAP_SYS_ADMIN):
+    if os.geteuid() == 0 and not has_capability(CAP_SYS_ADMIN):
         return (
             "capability",
             "this root has no CAP_SYS_ADMIN",

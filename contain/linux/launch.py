@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from contain.errors import SetupFailed
+from contain.errors import ImpossibleRequest, SetupFailed
 from contain.linux import host
 from contain.linux.containment import NamespaceContainment
 from contain.linux.keeper import Denied
@@ -14,17 +14,29 @@ if TYPE_CHECKING:
     from contain.linux.cgroup import MemoryKills
     from contain.linux.channel import Channel
     from contain.linux.keeper import Keeper
+    from contain.linux.tree_limits import TreeLimits
+    from contain.linux.tree_memory import TreeMemory
 
 
 class NamespaceLaunch:
     """An init that the keeper was asked for. See contain.backend.Launch."""
 
-    def __init__(self, keeper: Keeper, control: Channel, gate: int, memory: MemoryKills) -> None:
-        """Owns ``control`` and ``gate`` until ``ready`` hands them on; borrows the keeper."""
+    def __init__(
+        self,
+        keeper: Keeper,
+        control: Channel,
+        gate: int,
+        memory: MemoryKills,
+        tree: TreeLimits | None,
+        samples: TreeMemory | None,
+    ) -> None:
+        """Owns ``control``, ``gate`` and ``tree`` until ``ready`` hands them on; borrows the keeper."""
         self._keeper = keeper
         self._control = control
         self._gate = gate
         self._memory = memory
+        self._tree = tree
+        self._samples = samples
         self._open = True
 
     def ready(self) -> NamespaceContainment:
@@ -39,8 +51,21 @@ class NamespaceLaunch:
             raise
         self._open = False
         try:
-            return NamespaceContainment(self._keeper, launched, self._control, self._gate, self._memory)
+            return NamespaceContainment(
+                self._keeper,
+                launched,
+                self._control,
+                self._gate,
+                self._memory,
+                self._tree,
+                self._samples,
+            )
         except SetupFailed as failed:
+            if self._tree is not None and self._tree.killed:
+                raise ImpossibleRequest(
+                    "The memory limit is too little for a process to start: the kernel has killed it.",
+                    advice="Ask for some megabytes at least.",
+                ) from None
             if failed.step is not None and failed.detail is not None:  # the init's own words
                 raise host.explain(Denied(failed.step, int(failed.detail))) from None
             raise
@@ -59,3 +84,5 @@ class NamespaceLaunch:
         self._open = False
         self._control.close()
         os.close(self._gate)
+        if self._tree is not None:
+            self._tree.close()

@@ -139,6 +139,7 @@ def test_the_table_of_fields_is_the_parsers() -> None:
     assert [name for name, row in rows.items() if row[2] == "required"] == list(protocol.REQUIRED)
     assert (rows["graceMs"][2], rows["killMs"][2]) == (str(job.GRACE_MS), str(job.KILL_MS))
     assert words(rows["requireTier"][1]) == list(job.TIERS)
+    assert words(rows["network"][1]) == list(job.NETWORKS)
     assert rows["timeoutMs"][1] == f"0 to {protocol.LONGEST_MS}"
 
 
@@ -146,7 +147,8 @@ def test_the_numbers_of_the_page_are_the_codes() -> None:
     """Limits that a host must keep."""
     assert f"{protocol.REQUEST_LINE_BYTES >> 20} MiB, every other one {protocol.LINE_BYTES >> 10} KiB" in PAGE
     assert f"at most {job.MAX_STRING_BYTES} bytes each" in PAGE
-    for name in (*protocol.LIMIT_FIELDS, "nice"):
+    assert f"from {protocol.LEAST_CPUS} to {protocol.MOST_CPUS:.0f}" in PAGE
+    for name in (*protocol.LIMIT_FIELDS, "nice", "cpus"):
         assert f"`{name}`" in PAGE
 
 

@@ -204,7 +204,7 @@ def test_parser_and_schema_name_the_same_fields() -> None:
     """What contain.protocol reads is what the schema allows, no more and no less."""
     assert set(SCHEMA["$defs"]["request"]["required"]) == set(protocol.REQUIRED)
     assert set(properties("request")) == set(protocol.REQUIRED) | set(protocol.OPTIONAL)
-    assert set(properties("limits")) == set(protocol.LIMIT_FIELDS) | {"nice"}
+    assert set(properties("limits")) == set(protocol.LIMIT_FIELDS) | {"nice", "cpus"}
     assert properties("request")["requireTier"]["enum"] == list(job.TIERS)
     assert properties("request")["graceMs"]["default"] == job.GRACE_MS
     assert properties("request")["killMs"]["default"] == job.KILL_MS
