@@ -136,14 +136,27 @@ def _remarks(last: Mapping[str, object]) -> list[str]:
     elif cause not in ("exited", "signaled", "canceled"):
         detail = outcome.get("detail")
         found.append(ENDS.get(str(cause), str(cause)) + (f" ({detail})" if detail else ""))
+    elif outcome.get("detail"):
+        found.append(str(outcome["detail"]))
+    limits: Mapping[str, object] = last.get("limits") or {}  # type: ignore[assignment]
+    found += [f"{name} is {how}" for name, how in limits.items() if str(how).startswith("not-applied")]
     left: Mapping[str, object] | None = last.get("leftovers")  # type: ignore[assignment]
     if left:
-        names = ", ".join(str(name) for name in left["names"])  # type: ignore[attr-defined]
+        names = _counted([str(name) for name in left["names"]])  # type: ignore[attr-defined]
         count = left["count"]
         what = f"{count} process{'es' if count != 1 else ''} outlived the command ({names})"
         end = left.get("signal")
         found.append(f"{what}; {f'ended by {end}' if end else 'ended without help'}")
     return found
+
+
+def _counted(names: list[str]) -> str:
+    """``cc1, sleep x3``."""
+    parts = []
+    for name in dict.fromkeys(names):
+        count = names.count(name)
+        parts.append(name if count == 1 else f"{name} x{count}")
+    return ", ".join(parts)
 
 
 def _summary(last: Mapping[str, object]) -> str:
