@@ -31,9 +31,14 @@ if TYPE_CHECKING:
 PTRACE_SEIZE = 0x4206
 CLONE_NEWPID = 0x20000000
 FREEZER = Path("/sys/fs/cgroup/freezer")
+LET_GO_S = 5.0
+"""What a holder that was told to let go may take before it is killed; only of one that never became ready."""
 
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="capability: root, for mounts, ptrace and cgroups of others"
+)
+needs_freezer = pytest.mark.skipif(
+    not os.access(FREEZER / "cgroup.procs", os.W_OK), reason="capability: the freezer of cgroup v1"
 )
 
 
@@ -138,7 +143,21 @@ class Holder:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        self._expect("ready")
+        try:
+            self._expect("ready")
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """Ends what did not become ready: by the end of its input, so that it takes down what it has built."""
+        with self.process:
+            assert self.process.stdin is not None
+            self.process.stdin.close()
+            try:
+                self.process.wait(LET_GO_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
 
     def _expect(self, word: str) -> list[str]:
         assert self.process.stdout is not None
@@ -170,6 +189,8 @@ class Staging:
     """A job, and what will keep its tree from ending. ``release`` always undoes everything."""
 
     name = ""
+    needs: tuple[pytest.MarkDecorator, ...] = (needs_root,)
+    """Without these it cannot be made."""
 
     def __init__(self, folder: Path) -> None:
         """``folder`` is the test's own."""
@@ -279,11 +300,10 @@ class FrozenMember(Staging):
     """A member is in a frozen v1 group."""
 
     name = "freezer"
+    needs = (needs_root, needs_freezer)
 
     def stage(self, init: int) -> None:
         """Freezes the members of ``frozen``."""
-        if not Path("/sys/fs/cgroup/freezer/cgroup.procs").exists():
-            pytest.skip("capability: the freezer of cgroup v1")
         self.group = f"contain-test-{os.getpid()}-{init}"
         self.holder = Holder("freezer", self.group, *self.frozen(init))
         self.holder.block()
@@ -309,7 +329,11 @@ class FrozenTree(FrozenMember):
         return [init, self.member]
 
 
-STAGINGS: tuple[type[Staging], ...] = (FrozenDisk, OutsideTracer, OutsideParent, FrozenMember, FrozenTree)
+STAGINGS = tuple(
+    pytest.param(staging, marks=staging.needs, id=staging.name)
+    for staging in (FrozenDisk, OutsideTracer, OutsideParent, FrozenMember, FrozenTree)
+)
+"""As parameters: one that this machine cannot make is skipped before anything has been started."""
 
 
 def main(face: str, *words: str) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HELD, BUSY = 80, 75
 
 
-@pytest.fixture(params=STAGINGS, ids=lambda staging: str(staging.name))
+@pytest.fixture(params=STAGINGS)
 def staging(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Staging]:
     """One thing that is in the way; gone after the test, however that ends."""
     made: Staging = request.param(tmp_path)

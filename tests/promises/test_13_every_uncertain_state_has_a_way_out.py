@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import receipt_files
-from tests.blocked import STAGINGS, FrozenMember, FrozenTree, Holder, Staging, needs_root
+from tests.blocked import STAGINGS, FrozenMember, FrozenTree, Holder, Staging, needs_freezer, needs_root
 from tests.receipt_files import PROOF_BY
 from tests.session import (
     CONTAIN,
@@ -36,7 +36,7 @@ BOUND_S = 20.0 * WAIT_S / 30
 """Far above the product's own 5 s, far below for ever."""
 
 
-@pytest.fixture(params=STAGINGS, ids=lambda staging: str(staging.name))
+@pytest.fixture(params=STAGINGS)
 def staging(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Staging]:
     """One thing that is in the way; gone after the test, however that ends."""
     made: Staging = request.param(tmp_path)
@@ -91,6 +91,7 @@ def test_what_cannot_end_is_held_and_later_released(receipts: Path, staging: Sta
 
 
 @needs_root
+@needs_freezer
 def test_the_init_that_waits_for_the_others_says_so(receipts: Path, tmp_path: Path) -> None:
     """A killed init is not "alive": a person who reads that would look in the wrong place."""
     staging = FrozenMember(tmp_path)
@@ -107,6 +108,7 @@ def test_the_init_that_waits_for_the_others_says_so(receipts: Path, tmp_path: Pa
 
 
 @needs_root
+@needs_freezer
 def test_finish_is_bounded_and_says_what_is_in_the_way(receipts: Path, tmp_path: Path) -> None:
     """A frozen tree takes no SIGKILL: ``--finish`` does not wait for ever, and its KILL works when it is thawed."""
     staging = FrozenTree(tmp_path)
@@ -132,6 +134,7 @@ def test_finish_is_bounded_and_says_what_is_in_the_way(receipts: Path, tmp_path:
 
 
 @needs_root
+@needs_freezer
 def test_a_frozen_keeper_does_not_keep_the_wrapper(receipts: Path) -> None:
     """The v1 freezer holds back the keeper's death: the wrapper says ``released`` and goes all the same."""
     with Session(receipts) as session:
