@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import select
 import signal
@@ -26,6 +27,9 @@ PR_SET_CHILD_SUBREAPER = 36
 SCALE = float(os.environ.get("CONTAIN_TEST_SLOW", "1"))
 GONE_S = 2.0
 """Nothing of a job lives so long after its containment was killed."""
+
+NO_SUCH_PROCESS = (errno.ESRCH, errno.ENOENT, errno.EINVAL)
+"""pidfd_open(2): nobody has the number, or a mere thread has it now."""
 
 HERE_NAMESPACE = Path("/proc/self/ns/pid").stat().st_ino
 
@@ -51,12 +55,41 @@ def end_all(but: Collection[int] = ()) -> None:
     def nothing_left() -> bool:
         found = [pid for pid in descendants(os.getpid()) if pid not in but]
         for pid in found:
-            kill(pid)
+            end(pid)
         reap(but)
         return not found
 
     wait_until(nothing_left, what="what a test started has ended")
     reap(but)
+
+
+def end(pid: int) -> None:
+    """SIGKILL to what is below this process. A number that has become a stranger's since it was read is left alone.
+
+    The look comes after the pidfd: whoever has the number then is the process that is held, or one that got it after
+    the death of that one, and a signal to the dead harms nobody.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in NO_SUCH_PROCESS:
+            return
+        raise
+    try:
+        if is_below(pid, os.getpid()):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    finally:
+        os.close(pidfd)
+
+
+def is_below(pid: int, root: int) -> bool:
+    """Whether ``root`` is an ancestor; not so while one between them is dying, whose child is about to be another's."""
+    while (found := stat_fields(pid)) is not None:
+        pid = int(found[1])
+        if pid == root:
+            return True
+    return False
 
 
 def reap(but: Collection[int] = ()) -> None:
