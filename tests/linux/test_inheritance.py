@@ -17,7 +17,7 @@ import pytest
 
 from tests.ground import UID, ground_of
 from tests.programs import shared_programs
-from tests.session import CONTAIN, ROOT, Session, keeper_of, pids, run_job
+from tests.session import CONTAIN, ROOT, Session, keeper_of, pids, run_job, wait_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,12 +52,14 @@ def descriptors(pid: int) -> int:
     resource.getrlimit(resource.RLIMIT_NOFILE)[1] < MANY + 100,
     reason="capability: a hard limit of more than 1,100 open files",
 )
-def test_only_three_descriptors(receipts: Path) -> None:
+def test_only_three_descriptors(receipts: Path, tmp_path: Path) -> None:
     """A caller with 1,000 open files passes none on, to the keeper neither; the job's input is /dev/null."""
     with Session(receipts, program=(sys.executable, "-c", WITH_MANY, *CONTAIN)) as session:
-        session.start("sh", "-c", "ls /proc/self/fd; readlink /proc/self/fd/0; sleep 60")
+        listed = "ls /proc/self/fd; readlink /proc/self/fd/0"
+        session.start("sh", "-c", f"{listed}; echo said > {tmp_path}/said; sleep 60")
         assert descriptors(session.process.pid) > MANY  # the control: they were open
         assert descriptors(keeper_of(session.process.pid)) < 20
+        wait_file(tmp_path / "said")
         session.cancel(graceMs=0).finish()
     assert session.errors().split() == [b"0", b"1", b"2", b"3", b"/dev/null"]  # 3 is the listing itself
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.session import ROOT, alive, kill, wait_file
+from tests.session import ROOT, alive, kill, wait_file, wait_until
 from tests.survivors import Watch, adopting
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ def test_a_forked_child_keeps_nothing_alive(tmp_path: Path, copied: str) -> None
         watch.assert_gone()
         assert alive(child), "the child was to live on, with its copies"
         kill(child)
+        wait_until(lambda: not alive(child), what="the child has ended")
 
 
 def test_a_death_signal_does_follow_the_thread() -> None:
