@@ -86,6 +86,8 @@ def _as_nobody(places: dict[str, Path]) -> tuple[tuple[str, ...], tuple[str, ...
         shutil.copytree(ROOT / package, library / package)
     shutil.copy(ROOT / "tests" / "other_program.py", library)
     shutil.copy(str(_cffi_backend.__file__), library)
+    for path in library.rglob("*"):
+        path.chmod(0o755)  # the clone may have been made under another umask
     os.chown(places["receipts"], UID, UID)
     place = ("env", "-C", str(places["work"]), f"PYTHONPATH={library}", "PYTHONDONTWRITEBYTECODE=1")
     python = (*AS_NOBODY, *place, PYTHON)

@@ -21,10 +21,19 @@ from tests.receipts.tracing import PROJECT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PROBE = [sys.executable, "-B", str(Path(__file__).with_name("probe.py"))]
+PROBE = Path("tests", "receipts", "probe.py")
+PYTHON = os.path.realpath(sys.executable)
+"""Without its .venv, which may be where only we may enter: the receipts need the standard library alone."""
+
 NOBODY = 65534
+AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
 root_only = pytest.mark.skipif(
-    os.geteuid() != 0, reason="needs root: other owners and mounts are made for real"
+    os.geteuid() != 0, reason="capability: root, to make other owners and mounts for real"
+)
+HOME = pwd.getpwuid(0).pw_dir
+needs_a_python_outside_home = pytest.mark.skipif(
+    Path(PYTHON).is_relative_to(HOME),
+    reason="capability: a Python outside the home of root, which is covered",
 )
 
 
@@ -37,11 +46,31 @@ def open_to_all() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def ask(command: list[str], path: Path | str, *more: str, **environment: str) -> dict[str, str | None]:
+def copied(folder: Path) -> Path:
+    """Return `folder` with what the probe needs: a clone may be in a directory that only we may enter."""
+    shutil.copytree(PROJECT / "receipts", folder / "receipts", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / PROBE).parent.mkdir(parents=True)
+    shutil.copy(PROJECT / PROBE, folder / PROBE)
+    for path in folder.rglob("*"):
+        path.chmod(0o755)  # the clone may have been made under another umask
+    return folder
+
+
+def for_nobody(folder: Path) -> Path:
+    """Return `copied(folder)`, where the user nobody can use it."""
+    tried = subprocess.run([*AS_NOBODY, PYTHON, "-c", ""], capture_output=True, cwd="/", check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"capability: a Python that nobody may execute ({tried.stderr.decode()[:200]})")
+    return copied(folder)
+
+
+def ask(
+    command: list[str], path: Path | str, project: Path = PROJECT, **environment: str
+) -> dict[str, str | None]:
     """Return what `open_place` said in a child that `command` starts."""
     done = subprocess.run(
-        [*command, *PROBE, str(path), *more],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT), **environment},
+        [*command, PYTHON, "-B", str(project / PROBE), str(path)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(project), **environment},
         cwd="/",
         capture_output=True,
         text=True,
@@ -177,7 +206,7 @@ def test_unwritable_parent(open_to_all: Path) -> None:
         assert reason(open_to_all / "new") == "unwritable"
         open_to_all.chmod(0o755)
         return
-    found = ask(["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"], open_to_all / "new")
+    found = ask(AS_NOBODY, open_to_all / "new", for_nobody(open_to_all))
     assert found["reason"] == "unwritable"
     assert "Permission denied" in str(found["message"])
 
@@ -268,13 +297,12 @@ def test_an_account_that_does_not_exist() -> None:
 
 
 @root_only
-def test_a_user_without_a_home() -> None:
+def test_a_user_without_a_home(open_to_all: Path) -> None:
     """As nobody, whose home is missing, the root is private below /var/tmp, whatever HOME says."""
     path = Path(f"/var/tmp/contain-{NOBODY}")
     existed = path.exists()
-    as_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     try:
-        found = ask(as_nobody, "-", HOME="/tmp")
+        found = ask(AS_NOBODY, "-", for_nobody(open_to_all), HOME="/tmp")
         assert found.get("path") == str(path), found
         assert "cannot be opened" in str(found["note"])
         assert path.stat().st_mode & 0o777 == 0o700
@@ -292,26 +320,23 @@ def test_a_user_without_a_home() -> None:
         (r"mount -t tmpfs 'C:\' {home}", "Windows drive"),
     ],
 )
-def test_a_home_that_cannot_be_used(script: str, said: str) -> None:
+@needs_a_python_outside_home
+def test_a_home_that_cannot_be_used(tmp_path: Path, script: str, said: str) -> None:
     """A home that is somebody else's or on a refused file system is left alone, with the reason in the note."""
-    home = pwd.getpwuid(0).pw_dir
     # A /var/tmp of its own: the test makes no directory in the machine's.
-    command = mounted(f"mount -t tmpfs -o mode=1777 none /var/tmp; {script.format(home=home)}")
-    if str(PROJECT).startswith(home.rstrip("/") + "/") or sys.executable.startswith(home.rstrip("/") + "/"):
-        pytest.skip("the tests live in the home that would be covered")
-    found = ask(command, "-")
+    command = mounted(f"mount -t tmpfs -o mode=1777 none /var/tmp; {script.format(home=HOME)}")
+    found = ask(command, "-", copied(tmp_path))
     assert found.get("path") == "/var/tmp/contain-0", found
     assert said in str(found["note"])
 
 
 @root_only
-def test_a_fallback_that_somebody_else_made() -> None:
+@needs_a_python_outside_home
+def test_a_fallback_that_somebody_else_made(tmp_path: Path) -> None:
     """The fallback's name can be guessed: one that was made by another user, or a link, is refused."""
-    home = pwd.getpwuid(0).pw_dir
-    if str(PROJECT).startswith(home.rstrip("/") + "/") or sys.executable.startswith(home.rstrip("/") + "/"):
-        pytest.skip("the tests live in the home that would be covered")
-    base = f"mount -t tmpfs -o mode=1777 none /var/tmp; mount -t tmpfs -o uid=65534 none {home}; "
+    project = copied(tmp_path)
+    base = f"mount -t tmpfs -o mode=1777 none /var/tmp; mount -t tmpfs -o uid=65534 none {HOME}; "
     theirs = mounted(base + "mkdir -m 700 /var/tmp/contain-0; chown 65534 /var/tmp/contain-0")
-    assert ask(theirs, "-")["reason"] == "owner"
+    assert ask(theirs, "-", project)["reason"] == "owner"
     link = mounted(base + "mkdir -m 700 /var/tmp/x; ln -s x /var/tmp/contain-0")
-    assert ask(link, "-")["reason"] == "symlink"
+    assert ask(link, "-", project)["reason"] == "symlink"

@@ -14,7 +14,7 @@ from tests.receipts.lives import STATES
 from tests.receipts.tracing import environment
 
 pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0, reason="needs root: a file system in a loop file is mounted"
+    os.geteuid() != 0, reason="capability: root, to mount a file system in a loop file"
 )
 
 
