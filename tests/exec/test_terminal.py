@@ -100,9 +100,10 @@ def test_ctrl_z_and_fg(terminal: Terminal, contain: str) -> None:
     terminal.type(f"{contain} sh -c 'echo ready; exec sleep 1000'").until(r"\nready\r\n")
     wrapper = wrapper_of(terminal)
     terminal.press("Z").until(r"Stopped(.*\n)*?OUT> ")
-    states = {pid: _state(pid) for pid in [wrapper, *descendants(wrapper)]}
-    assert sorted(states.values()) == ["S", "S", "T", "T"], (
-        "wrapper and command stop; keeper and init watch on"
+    everyone = [wrapper, *descendants(wrapper)]
+    wait_until(
+        lambda: sorted(_state(pid) for pid in everyone) == ["S", "S", "T", "T"],
+        what="wrapper and command stop; keeper and init watch on",
     )
     terminal.type("jobs").until(r"\[1\]\+  Stopped(.*\n)*?OUT> ")
     terminal.type("fg").until(r"\n.*sleep 1000'?\r\n")

@@ -178,6 +178,14 @@ def test_each_state_is_on_disk_before_it_is_said(receipts: Path) -> None:
 @pytest.mark.skipif(
     os.getuid() != 0, reason="capability: root, to read the descriptors of an undumpable init"
 )
+def gate_of(gated: int, wrapper: int) -> str:
+    """The number of the only pipe, besides its standard descriptors, that a gated process shares with its wrapper."""
+    theirs = {fd.readlink() for fd in Path(f"/proc/{wrapper}/fd").iterdir()}
+    mine = [fd for fd in Path(f"/proc/{gated}/fd").iterdir() if int(fd.name) > 2]
+    [gate] = [fd.name for fd in mine if fd.readlink() in theirs]
+    return gate
+
+
 def test_the_gate_is_in_no_other_process(receipts: Path, mark: Path) -> None:
     """The read end is the gated process's alone, the write end the wrapper's alone."""
     with Session(receipts) as session:
@@ -189,7 +197,7 @@ def test_the_gate_is_in_no_other_process(receipts: Path, mark: Path) -> None:
             lambda: len(list(Path(f"/proc/{gated}/fd").iterdir())) == 5,
             what="it has laid out its descriptors",
         )
-        pipe = Path(f"/proc/{gated}/fd/3").readlink()
+        pipe = Path(f"/proc/{gated}/fd/{gate_of(gated, session.process.pid)}").readlink()
         holders: dict[int, list[int]] = {}
         for proc in Path("/proc").iterdir():
             if proc.name.isdigit():
