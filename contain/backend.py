@@ -168,6 +168,21 @@ class Backend(Protocol):
     def start(self, *, shared_session: bool = False) -> None:
         """Starts what launches need, so that it is ready when the first request has been read."""
 
+    def renew(self) -> None:
+        """For a process that launches many jobs over a long time, before each: what has changed since ``start``.
+
+        Starts anew what was killed; its jobs are not brought back.
+        """
+
+    def raise_open_files(self) -> int:
+        """Raises this process's own limit of open files as far as it goes; how many that is.
+
+        Jobs that ask for no limit of their own get the old one.
+        """
+
+    def abandon(self) -> None:
+        """In a forked child: closes its copies of what ``start`` opened. Everything lives on, and is the parent's."""
+
     def launch(self, job: Job) -> Launch:
         """Begins to launch a containment whose command will wait at the gate. Never waits.
 

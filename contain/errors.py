@@ -149,3 +149,10 @@ class ContainmentHeld(ContainError):
 
     reason = "held"
     exit_code = 80
+
+
+class TooManyJobs(ContainError):
+    """This process carries as many jobs as it can: ``detail`` says what is short."""
+
+    reason = "too-many-jobs"
+    exit_code = 81

@@ -76,7 +76,8 @@ def _unknown(where: str, name: str) -> ProtocolViolation:
     return _violation(f"{where} a field that this version does not know: {quoted}.")
 
 
-def _object(line: bytes) -> dict[str, object]:
+def message_of(line: bytes) -> dict[str, object]:
+    """The fields of a message, less those that are the host's own. Raises ProtocolViolation."""
     try:
         # surrogateescape: a host that pastes odd bytes raw instead of escaped gets the same bytes in the command.
         found = jsontext.loads(line.decode("utf-8", "surrogateescape"))
@@ -99,6 +100,14 @@ def _uuid(value: object, name: str) -> str:
     if [len(group) for group in groups] != [8, 4, 4, 4, 12] or set(text) - set("0123456789abcdefABCDEF-"):
         raise _violation(f"{name} must be a UUID in its usual form (8-4-4-4-12 hex digits).")
     return text.lower()
+
+
+def id_of(found: Mapping[str, object]) -> str | None:
+    """The id of a message, in lower case; None where it has none that could be one."""
+    try:
+        return _uuid(found.get("id"), "id")
+    except ProtocolViolation:
+        return None
 
 
 def _token(value: object) -> str:
@@ -216,7 +225,11 @@ OPTIONAL = {
 
 def parse_request(line: bytes) -> Request:
     """The first line of a session. Raises ProtocolViolation, or ImpossibleRequest for strings no kernel takes."""
-    found = _object(line)
+    return request_of(message_of(line))
+
+
+def request_of(found: Mapping[str, object]) -> Request:
+    """The request in a message. Raises as ``parse_request``."""
     for name in REQUIRED:
         if name not in found:
             raise _violation(f"The request has no {name}.")
@@ -245,7 +258,11 @@ def parse_action(line: bytes, request: Request) -> Abort | None:
 
     Raises BadToken for a token that is not this job's, ProtocolViolation for anything else that is wrong.
     """
-    found = _object(line)
+    return action_of(message_of(line), request)
+
+
+def action_of(found: Mapping[str, object], request: Request) -> Abort | None:
+    """The action in a message for the job of ``request``. Returns and raises as ``parse_action``."""
     if unknown := set(found) - {"id", "token", "action", "graceMs"}:
         raise _unknown("A message has", min(unknown))
     action = found.get("action")
@@ -288,6 +305,12 @@ def receipt_fields(receipt: Receipt) -> dict[str, object]:
     found = encode(receipt)
     proof = found.pop("proof", None)
     return {**found, "namespaceInit": proof} if proof is not None else found
+
+
+def reply(message: Mapping[str, object], spelled_id: str | None) -> bytes:
+    """One reply of a session as a line; ``event`` and ``id`` come first."""
+    head = {"event": message["event"], "id": spelled_id}
+    return line(head | {key: value for key, value in message.items() if key not in head})
 
 
 def line(message: Mapping[str, object]) -> bytes:

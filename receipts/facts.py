@@ -23,6 +23,8 @@ STATES: Final = (PREPARED, RUNNING, EXITED, RELEASED, HELD)
 KERNEL: Final = "kernel"
 MOUNTED: Final = "mounted"
 
+_ENOENT: Final = 2
+
 VERSION: Final = 1
 """The format that this code writes, and the newest that it reads."""
 
@@ -94,6 +96,25 @@ class Outcome(Fact):
         """Refuse a cause that is not text; an unknown one passes, for the sake of newer writers."""
         if not isinstance(self.cause, str):
             raise TypeError(f"Outcome: cause is text, not {type(self.cause).__name__}")
+
+    @property
+    def returncode(self) -> int:
+        """As `subprocess` has it: the exit code, or minus the number of the signal. Never None.
+
+        Not executed: 127 or 126, as a shell says it. Killed before anybody saw how it ended: minus 9.
+        """
+        if self.code is not None:
+            return self.code
+        if self.signal is not None:
+            return -self.signal
+        if self.cause == "exec-failed" and self.errno == _ENOENT:
+            return 127
+        return 126 if self.cause in ("exec-failed", "setup-failed") else -9
+
+    @property
+    def succeeded(self) -> bool:
+        """The command ended by itself, with exit code 0."""
+        return self.cause == "exited" and self.code == 0
 
 
 class Usage(Fact):

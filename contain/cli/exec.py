@@ -12,6 +12,7 @@ from contain.cli.main import complain
 from contain.cli.place import open_receipts
 from contain.cli.single import carried, locked, prune_sometimes
 from contain.errors import ContainError
+from contain.job import new_id
 from contain.lifecycle import terminal
 from contain.lifecycle.front import Front, carry
 from contain.lifecycle.life import Life
@@ -53,15 +54,6 @@ def main(args: list[str]) -> int:
     except ContainError as error:
         complain(error)
         return FAILED
-
-
-def new_id() -> str:
-    """A random UUID (RFC 9562, version 4). The module uuid would cost a third of a launch."""
-    data = bytearray(os.urandom(16))
-    data[6] = data[6] & 0x0F | 0x40
-    data[8] = data[8] & 0x3F | 0x80
-    digits = data.hex()
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def _run(options: Options) -> int:

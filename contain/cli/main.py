@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 USAGE = """\
 usage: contain exec [OPTION...] -- COMMAND     run a command; contain exec --help tells more
        contain run [DIR]                       run one job; JSON lines on stdin and stdout
+       contain serve [DIR]                     run many jobs for one host, by the same messages
        contain inspect [DIR] [ID]              what is true of one job, or of all; releases what is proven gone
        contain inspect [DIR] ID --finish       end a tree that is still alive, by its exact identity
        contain inspect [DIR] ID --forget --reason TEXT
@@ -37,6 +38,10 @@ def _verb(name: str) -> Callable[[list[str]], int]:
         from contain.cli import run
 
         return run.main
+    if name == "serve":
+        from contain.cli import serve
+
+        return serve.main
     if name == "inspect":
         from contain.cli import inspect
 

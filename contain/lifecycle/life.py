@@ -84,6 +84,11 @@ class Life:
         self._sample_at_s: float | None = None
         self._receipt: Receipt
 
+    @property
+    def receipt(self) -> Receipt | None:
+        """As it stands; None before there is one. After the last reply: the last word."""
+        return getattr(self, "_receipt", None)
+
     def run(self) -> Steps:
         """The whole life. Ends when the last reply is said; ``error`` then says what went wrong, if anything did.
 

@@ -11,7 +11,7 @@ from contain.backend import Deadline
 from contain.errors import ProtocolViolation
 from contain.job import Abort
 from contain.lifecycle.host import Ended, Violated, host_event
-from contain.protocol import LineReader, line
+from contain.protocol import LineReader, reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,8 +118,7 @@ class Host:
 
     def say(self, message: Mapping[str, object], spelled_id: str | None) -> None:
         """One reply; ``event`` and ``id`` come first. A host that reads no more is an EOF, and nothing is raised."""
-        head = {"event": message["event"], "id": spelled_id}
-        data = memoryview(line(head | {key: value for key, value in message.items() if key not in head}))
+        data = memoryview(reply(message, spelled_id))
         poll = select.poll()
         poll.register(self._output, select.POLLOUT)
         deadline_s = time.monotonic() + WRITE_S

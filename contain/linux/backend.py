@@ -49,6 +49,9 @@ class LinuxBackend:
     def __init__(self, output: int = 2) -> None:
         """Nothing is started yet."""
         self._keeper: Keeper | None = None
+        self._lost: list[Keeper] = []
+        """Keepers that were killed: their jobs still ask them whether they are gone."""
+        self._given_back: tuple[int, int] | None = None
         self._memory: cgroup.MemoryKills
         self._umask: int
         self._null: int
@@ -80,9 +83,34 @@ class LinuxBackend:
     def stop(self) -> None:
         """Ends the keeper, and with it every job of this process."""
         if self._keeper is not None:
-            self._keeper.close()
-            self._keeper = None
+            for keeper in (self._keeper, *self._lost):
+                keeper.close()
+            self._keeper, self._lost = None, []
             os.close(self._null)
+
+    def renew(self) -> None:
+        """See contain.backend.Backend."""
+        if self._keeper is not None and self._keeper.lost():
+            self._keeper.reap()
+            self._lost.append(self._keeper)
+            self._keeper = Keeper()
+        self._umask = _umask()
+
+    def abandon(self) -> None:
+        """See contain.backend.Backend."""
+        if self._keeper is not None:
+            for keeper in (self._keeper, *self._lost):
+                keeper.abandon()
+            self._keeper, self._lost = None, []
+            os.close(self._null)
+
+    def raise_open_files(self) -> int:
+        """See contain.backend.Backend."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft < hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            self._given_back = (soft, hard)
+        return hard
 
     def launch(self, job: Job) -> NamespaceLaunch:
         """See contain.backend.Backend."""
@@ -90,7 +118,7 @@ class LinuxBackend:
             raise TierTooWeak(f"There is no tier {job.require_tier} here.", advice="Ask for namespace.")
         self.start()
         assert self._keeper is not None  # for mypy
-        limits = _resource_limits(job.limits)
+        limits = self._limits(job)
         block = _command_block(job, limits)
         dropped = _dropped(job)
         tree = _tree_limits(job, self._keeper.pid)
@@ -132,6 +160,13 @@ class LinuxBackend:
             for fd in (*given, *cgroups):
                 os.close(fd)
         return NamespaceLaunch(self._keeper, control, gate_write, self._memory, tree, _samples(job))
+
+    def _limits(self, job: Job) -> dict[int, tuple[int, int]]:
+        """What the job is to have, and the soft limit of open files that this process had before it raised it."""
+        limits = _resource_limits(job.limits)
+        if self._given_back is not None:
+            limits.setdefault(resource.RLIMIT_NOFILE, self._given_back)
+        return limits
 
     def observe(self, proof: NamespaceInit) -> Observation:
         """See contain.backend.Backend."""
@@ -229,7 +264,7 @@ def _umask() -> int:
     return int(procfs.read("/proc/self/status").partition("Umask:")[2].split(None, 1)[0], 8)
 
 
-def _resource_limits(limits: Limits) -> Mapping[int, tuple[int, int]]:
+def _resource_limits(limits: Limits) -> dict[int, tuple[int, int]]:
     """Resource number -> (soft, hard). Raises ImpossibleRequest for what this process may not raise."""
     found = {}
     for name in fields(Limits):

@@ -103,6 +103,8 @@ class Keeper:
             os.close(given[0])
             os.close(given[2])
         self.pidfd = os.pidfd_open(self.pid)
+        self._owed = 0
+        """Answers that came too late, or are still to come: each belongs to a launch that was given up."""
 
     def _spawn(self, given: tuple[int, int, int], *, own_session: bool) -> int:
         actions: list[tuple[int, int] | tuple[int, int, int] | tuple[int, int, str, int, int]] = [
@@ -139,7 +141,9 @@ class Keeper:
             ) from None
 
     def ask(self, request: bytes, fds: list[int]) -> None:
-        """Asks for one init; ``answer`` must follow. Raises SetupFailed for a keeper that is gone."""
+        """Asks for one init; ``answer`` must follow. Raises SetupFailed for a keeper that is gone or still deaf."""
+        if self._owed and not _readable(self._requests.fileno(), 0.0):
+            raise self._deaf()  # at once: whoever launches many must not wait for it again and again
         try:
             channel.send_fds(self._requests, request, fds)
         except OSError as error:
@@ -147,22 +151,35 @@ class Keeper:
 
     def answer(self) -> Launched:
         """The init that was asked for. Raises Denied, or SetupFailed for a keeper that is gone or deaf."""
-        if not _readable(self._requests.fileno(), time.monotonic() + ANSWER_S):
-            raise SetupFailed(
-                f"The keeper (pid {self.pid}) has not answered within {ANSWER_S:g} s.",
-                step="clone",
-                advice="Look whether something has stopped it (state T); then ask again.",
-            )
-        try:
-            data, pidfd = channel.receive_fd(self._requests, native.REPLY_BYTES)
-        except OSError as error:
-            raise self._gone(str(error.strerror)) from None
+        deadline_s = time.monotonic() + ANSWER_S
+        while self._owed:
+            _, late = self._next_answer(deadline_s)
+            self._owed -= 1
+            if late >= 0:
+                os.close(late)  # its init has seen its control socket closed, and ends
+        data, pidfd = self._next_answer(deadline_s)
         number, step, pid = native.launch_reply(data) if len(data) == native.REPLY_BYTES else (0, "clone", 0)
         if number:
             raise Denied(step, number)
         if pidfd < 0:
             raise self._gone("it closed the connection")
         return Launched(pid, pidfd)
+
+    def _next_answer(self, deadline_s: float) -> tuple[bytes, int]:
+        if not _readable(self._requests.fileno(), deadline_s):
+            self._owed += 1  # answers come in the order of the requests: the next one to come is not the next launch's
+            raise self._deaf()
+        try:
+            return channel.receive_fd(self._requests, native.REPLY_BYTES)
+        except OSError as error:
+            raise self._gone(str(error.strerror)) from None
+
+    def _deaf(self) -> SetupFailed:
+        return SetupFailed(
+            f"The keeper (pid {self.pid}) has not answered within {ANSWER_S:g} s.",
+            step="clone",
+            advice="Look whether something has stopped it (state T); then ask again.",
+        )
 
     def _gone(self, why: str) -> SetupFailed:
         return SetupFailed(
@@ -175,6 +192,13 @@ class Keeper:
         """True when the keeper has ended, looking for up to ``wait_s``."""
         return _readable(self.pidfd, time.monotonic() + wait_s)
 
+    def reap(self) -> None:
+        """Takes the status of a keeper that has ended. By its pidfd: the number may be another child's by now."""
+        try:
+            os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
+        except ChildProcessError:
+            pass  # a host that ignores SIGCHLD, or waits for whatever comes: it is reaped
+
     def close(self) -> None:
         """Ends the keeper, and with it every init of this process, and reaps it.
 
@@ -183,12 +207,15 @@ class Keeper:
         self._requests.close()
         os.close(self._life)  # the kernel kills the keeper, were it stopped
         self.lost(CLOSE_S)
-        try:
-            os.waitpid(self.pid, os.WNOHANG)
-        except ChildProcessError:
-            pass  # a host that ignores SIGCHLD: the kernel has reaped it
+        self.reap()
         os.close(self.pidfd)
         os.close(self._wrapper)
+
+    def abandon(self) -> None:
+        """In a forked child: closes its copies. The keeper and its inits are the parent's, and live on."""
+        self._requests.close()
+        for fd in (self._life, self.pidfd, self._wrapper):
+            os.close(fd)
 
 
 def _readable(fd: int, deadline_s: float) -> bool:

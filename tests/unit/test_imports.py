@@ -52,17 +52,18 @@ RECEIPTS = listed(
 )
 BOTH = RECEIPTS | listed(
     "contain contain.backend contain.cli contain.cli.main contain.cli.place contain.errors contain.job"
+    " contain.lifecycle contain.lifecycle.custody"
     " contain.linux contain.linux._native contain.linux.backend contain.linux.birth contain.linux.census"
     " contain.linux.cgroup contain.linux.channel contain.linux.containment contain.linux.host contain.linux.keeper"
     " contain.linux.launch"
     " contain.linux.native contain.linux.process contain.linux.procfs contain.platform contain.protocol"
 )
 RUN = BOTH | listed(
-    "contain.cli.run contain.cli.single contain.lifecycle contain.lifecycle.host contain.lifecycle.life"
+    "contain.cli.run contain.cli.single contain.lifecycle.host contain.lifecycle.life"
     " contain.lifecycle.loop contain.lifecycle.verdict"
 )
 EXEC = BOTH | listed(
-    "contain.adapter contain.cli.exec contain.cli.exec_options contain.cli.single contain.lifecycle"
+    "contain.adapter contain.cli.exec contain.cli.exec_options contain.cli.single"
     " contain.lifecycle.front contain.lifecycle.host contain.lifecycle.life contain.lifecycle.terminal"
     " contain.lifecycle.verdict contain.linux.signals"
 )

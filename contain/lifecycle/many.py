@@ -1,0 +1,234 @@
+"""Many lives in one thread: one epoll, one heap of deadlines, and each life that is ready gets one turn a round.
+
+Nothing here knows hosts, threads or pipes: whoever owns the loop has its own descriptors watched beside the jobs', and
+posts what it wants of a job. ``wait`` waits and changes nothing; ``work`` changes everything and does not wait for
+anything unbounded. What one life raises ends that life alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+import select
+import time
+
+from contain.backend import Deadline, Drained
+from contain.lifecycle import custody
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from contain.backend import Event
+    from contain.lifecycle.life import Life
+    from receipts import Lock
+
+LONGEST_WAIT_S = 3600.0
+"""epoll_wait(2) counts milliseconds in an int; a deadline further off is looked at again."""
+
+STALE = 64
+"""So many deadlines that no longer hold may stand in the heap beside two for each life."""
+
+FDS_PER_JOB = 4
+"""Lock, pidfd, control, gate."""
+
+
+class Carried:
+    """One life among many. Made by ``Lives.begin``; ``live`` until its last reply is said."""
+
+    def __init__(self, life: Life, lock: Lock, ended: Callable[[Exception | None], None]) -> None:
+        """Owns ``lock``. ``ended`` is called once, with what the life raised, if anything."""
+        self.life = life
+        self.way = life.run()
+        self.lock = lock
+        self.ended = ended
+        self.live = False
+        self.until_s: float | None = None
+        self.queued_s: float | None = None
+        self.fds: Sequence[int] = ()
+
+
+class Lives:
+    """The loop. Not for several threads: ``work`` and everything that changes belong to one."""
+
+    def __init__(self) -> None:
+        """Nothing is alive yet."""
+        self._epoll = select.epoll()
+        self._watched: dict[int, Carried | Callable[[], None]] = {}
+        self._always: dict[int, Callable[[], None]] = {}
+        self._times: list[tuple[float, int, Carried]] = []
+        self._pushed = 0
+        self._posted: list[tuple[Carried, Event]] = []
+        self.live: set[Carried] = set()
+
+    # -- jobs ------------------------------------------------------------------------------------------------------
+
+    def begin(self, life: Life, lock: Lock, ended: Callable[[Exception | None], None]) -> Carried:
+        """Launches a job and takes it in. Owns ``lock`` at once, whatever happens.
+
+        Raises what ``Life.run`` raises, in our words; then nothing is left, and ``ended`` is not called.
+        """
+        carried = Carried(life, lock, ended)
+        try:
+            carried.until_s = next(carried.way)
+        except StopIteration:
+            lock.release()
+            ended(None)
+            return carried
+        except BaseException as error:
+            lock.release()
+            if not isinstance(error, Exception):
+                raise
+            raise custody.in_our_words(lock.job_id, error) from None
+        carried.live = True
+        self.live.add(carried)
+        self._attend(carried)
+        return carried
+
+    def post(self, carried: Carried, event: Event) -> None:
+        """Something that no descriptor of the job tells: its life is sent it in the next round."""
+        self._posted.append((carried, event))
+
+    def _send(self, carried: Carried, event: Event) -> None:
+        if isinstance(event, Drained):
+            self._detach(carried)  # while the numbers are still ours: the life is about to close them
+        try:
+            carried.until_s = carried.way.send(event)
+        except StopIteration:
+            self._over(carried, None)
+        except Exception as error:  # noqa: BLE001 - one life's trouble must not become the others'
+            self._over(carried, custody.in_our_words(carried.lock.job_id, error))
+        else:
+            self._attend(carried)
+
+    def _over(self, carried: Carried, error: Exception | None) -> None:
+        self._detach(carried)
+        carried.live = False
+        self.live.discard(carried)
+        carried.lock.release()
+        carried.ended(error)
+
+    def _attend(self, carried: Carried) -> None:
+        """The descriptors and the deadline that a life has now."""
+        fds = carried.life.containment.fds()
+        if fds != carried.fds:
+            for fd in carried.fds:
+                if fd not in fds:
+                    self._forget(fd)
+            for fd in fds:
+                if fd not in carried.fds:
+                    self._epoll.register(fd, select.EPOLLIN)
+                    self._watched[fd] = carried
+            carried.fds = fds
+        if carried.until_s is not None and carried.until_s != carried.queued_s:
+            self._pushed += 1
+            carried.queued_s = carried.until_s
+            heapq.heappush(self._times, (carried.until_s, self._pushed, carried))
+            if len(self._times) > STALE + 2 * len(self.live):
+                self._sweep()
+
+    def _detach(self, carried: Carried) -> None:
+        for fd in carried.fds:
+            self._forget(fd)
+        carried.fds = ()
+
+    def _sweep(self) -> None:
+        """Deadlines that were replaced go: a host that cancels again and again must not fill our memory."""
+        self._times = [entry for entry in self._times if entry[2].live and entry[2].until_s == entry[0]]
+        heapq.heapify(self._times)
+
+    # -- other descriptors -----------------------------------------------------------------------------------------
+
+    def watch(self, fd: int, ready: Callable[[], None], *, writing: bool = False) -> None:
+        """Calls ``ready`` in every round in which ``fd`` can be read (or written). Borrows ``fd``."""
+        try:
+            self._epoll.register(fd, select.EPOLLOUT if writing else select.EPOLLIN)
+        except PermissionError:
+            self._always[fd] = ready  # a regular file: it never keeps anybody waiting
+        else:
+            self._watched[fd] = ready
+
+    def unwatch(self, fd: int) -> None:
+        """Ends that. The descriptor must still be open."""
+        if self._always.pop(fd, None) is None:
+            self._forget(fd)
+
+    def _forget(self, fd: int) -> None:
+        self._watched.pop(fd, None)
+        try:
+            self._epoll.unregister(fd)
+        except OSError:
+            pass  # closed by now, which is the same
+
+    # -- the rounds ------------------------------------------------------------------------------------------------
+
+    def wait(self, until_s: float | None = None) -> list[int]:
+        """Waits until a descriptor is ready, a deadline has come or ``until_s`` (monotonic) is over."""
+        if self._posted or self._always:
+            wait_s = 0.0
+        else:
+            due_s = self._times[0][0] if self._times else None
+            times = [at_s for at_s in (due_s, until_s) if at_s is not None]
+            wait_s = LONGEST_WAIT_S
+            if times:
+                wait_s = min(max(0.0, min(times) - time.monotonic()), LONGEST_WAIT_S)
+        return [fd for fd, _ in self._epoll.poll(wait_s)]
+
+    def work(self, ready: list[int]) -> None:
+        """One round: every job that is ready, everything that was posted before, the others, the deadlines."""
+        jobs: dict[Carried, None] = {}
+        others: list[Callable[[], None]] = list(self._always.values())
+        for fd in ready:
+            target = self._watched.get(fd)
+            if isinstance(target, Carried):
+                jobs[target] = None
+            elif target is not None:
+                others.append(target)
+        # The containments first: how a command ended is the truth, even if somebody asks for its end in this moment.
+        for carried in jobs:
+            if carried.live:
+                self._look(carried)
+        posted, self._posted = self._posted, []
+        for carried, event in posted:
+            if carried.live:
+                self._send(carried, event)
+        for call in others:
+            call()
+        self._ring()
+
+    def _look(self, carried: Carried) -> None:
+        for event in carried.life.containment.events():
+            self._send(carried, event)
+            if not carried.live:
+                return
+        self._attend(carried)  # the control socket may have ended without an event
+
+    def _ring(self) -> None:
+        now_s = time.monotonic()
+        while self._times and self._times[0][0] <= now_s:
+            at_s, _, carried = heapq.heappop(self._times)
+            if carried.queued_s == at_s:
+                carried.queued_s = None
+            if carried.live and carried.until_s == at_s:
+                self._send(carried, Deadline())
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def abandon(self) -> None:
+        """In a forked child: lets go of this process's copies of everything. The jobs are their parent's and live on.
+
+        Must not run beside ``work``.
+        """
+        for carried in self.live:
+            carried.live = False
+            carried.way.close()  # its ``finally`` closes the containment's descriptors, and touches nothing else
+            carried.lock.release()
+        self.live = set()
+        self._posted = []
+        self._times = []
+        self.close()
+
+    def close(self) -> None:
+        """Closes the epoll. Lives that are left are left to the end of their containment."""
+        self._epoll.close()
+        self._watched = {}
+        self._always = {}
