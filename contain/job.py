@@ -12,7 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-__all__ = ["NETWORKS", "TIERS", "Abort", "Job", "Leftovers", "Limits", "Outcome", "Usage", "check_bytes", "new_id"]
+__all__ = [
+    "NETWORKS",
+    "TIERS",
+    "Abort",
+    "Job",
+    "Leftovers",
+    "Limits",
+    "Outcome",
+    "Usage",
+    "check_bytes",
+    "new_id",
+]
 
 NETWORKS = ("host", "none")
 

@@ -216,7 +216,9 @@ class Serving:
         except ProtocolViolation:
             return
         if "action" not in found and id_of(found) is not None:
-            error = ProtocolViolation("The session ended before the request was begun.", advice="Send it again.")
+            error = ProtocolViolation(
+                "The session ended before the request was begun.", advice="Send it again."
+            )
             self._refuse(error, str(found["id"]))
 
     def _refuse(self, error: ContainError, spelled_id: str | None) -> None:

@@ -167,7 +167,9 @@ class Keeper:
 
     def _next_answer(self, deadline_s: float) -> tuple[bytes, int]:
         if not _readable(self._requests.fileno(), deadline_s):
-            self._owed += 1  # answers come in the order of the requests: the next one to come is not the next launch's
+            self._owed += (
+                1  # answers come in the order of the requests: the next one to come is not the next launch's
+            )
             raise self._deaf()
         try:
             return channel.receive_fd(self._requests, native.REPLY_BYTES)
