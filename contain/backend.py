@@ -139,6 +139,9 @@ class Containment(Protocol):
     def close(self) -> None:
         """Lets go of every descriptor. A containment that still lives is killed by that."""
 
+    def abandon(self) -> None:
+        """In a forked child: closes its copies of the descriptors. The containment is the parent's, and lives on."""
+
 
 class Launch(Protocol):
     """A containment on its way."""

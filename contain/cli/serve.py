@@ -9,7 +9,7 @@ from contain.cli.main import complain
 from contain.cli.place import open_receipts
 from contain.errors import ContainError, UsageError
 from contain.lifecycle.loop import Signals
-from contain.lifecycle.serving import Serving, most_live
+from contain.lifecycle.serving import Serving
 from contain.platform import backend as find_backend
 from contain.protocol import refused, reply
 
@@ -27,11 +27,11 @@ def main(args: list[str]) -> int:
     backend = find_backend()
     try:
         backend.check_host()
-        most = most_live(backend.raise_open_files())
+        open_files = backend.raise_open_files()
         backend.start()
         backend.name_process("contain")
         place, store = open_receipts(args[0] if args else None, backend, create=True)
-        serving = Serving(backend, place, store, signals, most=most)
+        serving = Serving(backend, place, store, signals, open_files=open_files)
         serving.run()
     except ContainError as error:
         _say_refused(error)

@@ -12,6 +12,7 @@ import select
 import time
 
 from contain.backend import Deadline, Drained
+from contain.errors import TooManyJobs
 from contain.lifecycle import custody
 
 TYPE_CHECKING = False
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from contain.backend import Event
+    from contain.job import Job
     from contain.lifecycle.life import Life
     from receipts import Lock
 
@@ -28,8 +30,50 @@ LONGEST_WAIT_S = 3600.0
 STALE = 64
 """So many deadlines that no longer hold may stand in the heap beside two for each life."""
 
+MOST_LIVE = 4096
 FDS_PER_JOB = 4
 """Lock, pidfd, control, gate."""
+FDS_OF_A_LEAF = 3
+"""A lock for each cgroup that limits the job: one, or of cgroup v1 one for each controller."""
+SPARE_FDS = 64
+"""For everything in this process that is not a job, and for what a launch or a last word needs for a moment."""
+
+
+class Room:
+    """How many more jobs this process can carry: a last word that finds no descriptor could not be written."""
+
+    def __init__(self, open_files: int) -> None:
+        """``open_files``: how many descriptors the process may have, its other ones included."""
+        self._fds = max(FDS_PER_JOB, open_files - SPARE_FDS)
+        self._jobs = MOST_LIVE
+
+    def take(self, fds: int) -> None:
+        """Room for one more job. Raises TooManyJobs."""
+        if self._jobs < 1 or self._fds < fds:
+            raise TooManyJobs(
+                "No more jobs can be carried at one time.",
+                detail="live" if self._jobs < 1 else "open-files",
+                advice="Wait until a job has ended"
+                + ("." if self._jobs < 1 else ", or raise the hard limit of open files (ulimit -Hn)."),
+            )
+        self._jobs -= 1
+        self._fds -= fds
+
+    def give(self, fds: int) -> None:
+        """A job that took ``fds`` is over."""
+        self._jobs += 1
+        self._fds += fds
+
+    def widen(self, fds: int) -> None:
+        """The process may have ``fds`` descriptors more."""
+        self._fds += fds
+
+
+def fds_of(job: Job) -> int:
+    """How many descriptors of this process a live job takes, its streams not counted."""
+    limits = job.limits
+    of_tree = any(limit is not None for limit in (limits.memory_bytes, limits.cpus, limits.pids))
+    return FDS_PER_JOB + (FDS_OF_A_LEAF if of_tree else 0)
 
 
 class Carried:
@@ -220,7 +264,8 @@ class Lives:
         """
         for carried in self.live:
             carried.live = False
-            carried.way.close()  # its ``finally`` closes the containment's descriptors, and touches nothing else
+            carried.life.containment.abandon()
+            carried.way.close()
             carried.lock.release()
         self.live = set()
         self._posted = []

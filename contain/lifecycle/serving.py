@@ -17,7 +17,6 @@ from contain.errors import (
     JobBusy,
     ProtocolViolation,
     ReceiptUnwritable,
-    TooManyJobs,
 )
 from contain.job import Abort
 from contain.lifecycle import custody
@@ -25,7 +24,7 @@ from contain.lifecycle.backlog import Backlog
 from contain.lifecycle.host import Ended, Go, HostAdapter, Violated
 from contain.lifecycle.life import Life
 from contain.lifecycle.loop import READ_BYTES
-from contain.lifecycle.many import FDS_PER_JOB, Carried, Lives
+from contain.lifecycle.many import Carried, Lives, Room, fds_of
 from contain.protocol import REQUEST_LINE_BYTES, action_of, id_of, message_of, refused, request_of
 from receipts import Unreadable, Unwritable
 
@@ -38,21 +37,12 @@ if TYPE_CHECKING:
     from contain.protocol import Request
     from receipts import Place, Store
 
-MOST_LIVE = 4096
-SPARE_FDS = 64
-"""For everything in this process that is not a job."""
-
 LINES_A_TURN = 64
 """Lines that are answered before the jobs have their next turn; a request ends the turn, since a launch takes time."""
 
 PRUNE_EVERY = 1024
 PRUNE_AT_LAST = 8192
 """Old receipts go when nobody waits, after so many jobs; and after so many in any case."""
-
-
-def most_live(open_files: int) -> int:
-    """How many jobs a process can carry that may have ``open_files`` descriptors; at least one."""
-    return max(1, min(MOST_LIVE, (open_files - SPARE_FDS) // FDS_PER_JOB))
 
 
 class Lines:
@@ -98,16 +88,16 @@ class Serving:
         store: Store,
         signals: Signals,
         *,
-        most: int,
+        open_files: int,
         input_fd: int = 0,
         output_fd: int = 1,
     ) -> None:
-        """Borrows everything; ``most`` live jobs at one time."""
+        """Borrows everything; ``open_files`` is how many descriptors this process may have."""
         self._backend = backend
         self._place = place
         self._store = store
         self._signals = signals
-        self._most = most
+        self._room = Room(open_files)
         self._input = input_fd
         self._out = Backlog(output_fd)
         self._lives = Lives()
@@ -250,12 +240,6 @@ class Serving:
                 advice="Choose a new id for every job.",
                 state="Nothing of the new job ran; the live one goes on.",
             )
-        if len(self._served) >= self._most:
-            raise TooManyJobs(
-                f"{self._most} jobs are live, and no more can be carried.",
-                detail="live",
-                advice="Wait until a job has ended, then send the request again.",
-            )
 
         def say(message: Mapping[str, object]) -> None:
             self._out.say(message, request.spelled_id)
@@ -265,13 +249,20 @@ class Serving:
 
         self._backend.renew()
         life = Life(request, self._backend, self._store, HostAdapter(), say)
-        carried = self._lives.begin(life, custody.locked(self._place, job_id), ended)
+        fds = fds_of(request.job)
+        self._room.take(fds)
+        try:
+            carried = self._lives.begin(life, custody.locked(self._place, job_id), ended)
+        except BaseException:
+            self._room.give(fds)
+            raise
         if carried.live:
             self._served[job_id] = (request, carried)
 
     def _ended(self, request: Request, life: Life, error: Exception | None) -> None:
         self._served.pop(request.job.id, None)
         self._since_prune += 1
+        self._room.give(fds_of(request.job))
         if error is not None:
             found = error if isinstance(error, ContainError) else _unforeseen(error)
             self._refuse(found, request.spelled_id)

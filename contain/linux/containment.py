@@ -260,6 +260,13 @@ class NamespaceContainment:
         """The census of this namespace."""
         return census.members(self.proof.pid, self.proof.namespace)
 
+    def abandon(self) -> None:
+        """See contain.backend."""
+        if self._tree is not None:
+            self._tree.abandon()
+            self._tree = None
+        self.close()
+
     def close(self) -> None:
         """Closes control and gate, at which a living init exits, and the pidfd."""
         self._close_gate()

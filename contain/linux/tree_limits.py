@@ -91,6 +91,10 @@ class TreeLimits:
             self._leaf.remove(CLOSE_S)
         self._leaf.close()
 
+    def abandon(self) -> None:
+        """In a forked child: lets its copies go. The leaf is the parent's, and stays."""
+        self._leaf.close()
+
     def _apply(self, limits: Limits, followers: Sequence[int]) -> None:
         asked = [name for name in CONTROLLERS if getattr(limits, name) is not None]
         groups = _own_groups()

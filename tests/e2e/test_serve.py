@@ -239,7 +239,7 @@ def test_more_jobs_than_can_be_carried_are_refused(receipts: Path) -> None:
         ids = served.start_all((200 - 64) // 4, "sleep", "60")
         extra = served.request("true")
         refused = served.until("refused", extra)
-        assert (refused["reason"], refused["detail"]) == ("too-many-jobs", "live")
+        assert (refused["reason"], refused["detail"]) == ("too-many-jobs", "open-files")
         VALID.validate(refused)
         served.cancel(ids[0], graceMs=0)
         served.until_of(ids[0], "released")
