@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PREFIX = "contain-"
+ASIDE = "wrapper-"
+UUID_PARTS = [8, 4, 4, 4, 12]
 MAGICS = (0x27E0EB, 0x63677270)
 """CGROUP_SUPER_MAGIC and CGROUP2_SUPER_MAGIC of linux/magic.h."""
 
@@ -56,12 +58,19 @@ class Leaf:
         path = os.path.join(parent, self.name)
         if path in self.paths:
             return path
-        sweep(parent)
-        while True:
-            os.mkdir(path, 0o755)
+        deadline_s = time.monotonic() + REMOVE_S
+        lock = None
+        while lock is None:  # somebody may take it for litter before we have the lock
+            sweep(parent)
+            try:
+                os.mkdir(path, 0o755)
+            except FileExistsError:
+                # Of an earlier wrapper with this id, which died before its first receipt; its init is dying, too.
+                if time.monotonic() >= deadline_s:
+                    raise
+                time.sleep(PAUSE_S)
+                continue
             lock = _locked(path)
-            if lock is not None:
-                break  # else: somebody took it for litter before we had the lock
         self.paths.append(path)
         self._locks.append(lock)
         return path
@@ -108,10 +117,19 @@ def _locked(path: str) -> int | None:
     return None
 
 
+def _is_ours(name: str) -> bool:
+    """A job's leaf, or what a wrapper stepped into: no group that somebody else calls contain-something."""
+    rest = name.removeprefix(PREFIX)
+    if rest == name:
+        return False
+    job = [len(part) for part in rest.split("-")] == UUID_PARTS and not set(rest) - set("0123456789abcdef-")
+    return job or (rest.startswith(ASIDE) and rest.removeprefix(ASIDE).isdigit())
+
+
 def sweep(parent: str) -> None:
     """Removes the empty leaves in ``parent`` whose makers are dead. What it may not touch, it leaves alone."""
     try:
-        names = [name for name in os.listdir(parent) if name.startswith(PREFIX)]
+        names = [name for name in os.listdir(parent) if _is_ours(name)]
     except OSError:
         return
     for name in names:

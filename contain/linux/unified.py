@@ -13,7 +13,7 @@ import errno
 import os
 
 from contain.linux import procfs
-from contain.linux.leaf import PREFIX, Leaf, write
+from contain.linux.leaf import ASIDE, PREFIX, Leaf, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def limited(group: str) -> bool:
 
 
 def _step_aside(own: str, wanted: frozenset[str], followers: Sequence[int]) -> str:
-    aside = Leaf(f"{PREFIX}wrapper-{os.getpid()}")
+    aside = Leaf(f"{PREFIX}{ASIDE}{os.getpid()}")
     moved: list[str] = []
     try:
         path = aside.make(own)
