@@ -44,7 +44,7 @@ def outcome(
 def _without_status(abort: Abort | None, containment: Containment, *, drained: bool) -> Outcome:
     """The init died, or is being killed, before it could report."""
     if abort is not None:
-        return Outcome(cause=abort.cause, by=abort.by)
+        return Outcome(cause=abort.cause, by=abort.by, detail=_memory_of_its_own(containment))
     if not drained:
         return Outcome(cause="init-killed", detail="the init did not report and is not gone")
     if containment.memory_is_own() and containment.memory_kills() > 0:

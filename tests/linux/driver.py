@@ -209,8 +209,16 @@ class Keeper:
         assert len(data) == native.REPLY_BYTES, "the keeper has closed its end"
         return native.launch_reply(data), (fds[0] if fds else -1)
 
-    def launch(self, data: bytes, *, request: bytes = USUAL, cwd: str = "/", seals: int = SEALS) -> Launch:
-        """One job of this command block."""
+    def launch(
+        self,
+        data: bytes,
+        *,
+        request: bytes = USUAL,
+        cwd: str = "/",
+        seals: int = SEALS,
+        more: Sequence[int] = (),
+    ) -> Launch:
+        """One job of this command block. ``more``: what travels after the seven, cgroups and kept descriptors."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         gate_read, gate = os.pipe()
         output, output_write = os.pipe()
@@ -222,7 +230,7 @@ class Keeper:
             os.open(os.devnull, os.O_RDONLY),
         ]
         try:
-            self.send(request, [*given, output_write, output_write])
+            self.send(request, [*given, output_write, output_write, *more])
             reply, pidfd = self.reply()
         finally:
             for fd in (*given, output_write):
