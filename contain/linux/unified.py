@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 DELEGATED = ("user.delegate", "trusted.delegate")
 """Extended attributes that systemd sets on a group with Delegate=yes; the first from version 251 on."""
 
-OWN_LIMITS = {"memory.max": "max", "memory.high": "max", "memory.swap.max": "max", "pids.max": "max"}
-OWN_LISTS = ("io.max", "cpuset.cpus", "cpuset.mems")
+KNOBS = (".max", ".high")
+NO_KNOBS = ("cgroup.max", "rdma.max", "misc.max")
+"""Of the tree of groups itself, and of devices whose lines name themselves."""
+LISTS = ("cpuset.cpus", "cpuset.mems")
 
 _aside: list[Leaf] = []
 """The group that this process stepped into, if it did: held for as long as it lives."""
@@ -88,12 +90,12 @@ def _delegated(group: str) -> bool:
 
 def limited(group: str) -> bool:
     """A limit of its own holds for this group: a leaf beside it would escape that."""
-    texts = {name: procfs.glance(f"{group}/{name}") for name in OWN_LIMITS}
-    if any(text not in (None, "", OWN_LIMITS[name]) for name, text in texts.items()):
-        return True
-    if not (procfs.glance(f"{group}/cpu.max") or "max").startswith("max"):
-        return True
-    return any(procfs.glance(f"{group}/{name}") for name in OWN_LISTS)
+    for name in os.listdir(group):
+        if name.endswith(KNOBS) and not name.startswith(NO_KNOBS):
+            text = procfs.glance(f"{group}/{name}")
+            if text and not text.startswith("max"):  # `max`, and of cpu.max `max 100000`; io.max is empty
+                return True
+    return any(procfs.glance(f"{group}/{name}") for name in LISTS)
 
 
 def _step_aside(own: str, wanted: frozenset[str], followers: Sequence[int]) -> str:
