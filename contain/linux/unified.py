@@ -25,6 +25,8 @@ DELEGATED = ("user.delegate", "trusted.delegate")
 KNOBS = (".max", ".high")
 NO_KNOBS = ("cgroup.max", "rdma.max", "misc.max")
 """Of the tree of groups itself, and of devices whose lines name themselves."""
+NO_LIMIT = 2**60
+"""hugetlb says its default so; the others say max, and cpu.max `max 100000`."""
 LISTS = ("cpuset.cpus", "cpuset.mems")
 
 _aside: list[Leaf] = []
@@ -92,8 +94,8 @@ def limited(group: str) -> bool:
     """A limit of its own holds for this group: a leaf beside it would escape that."""
     for name in os.listdir(group):
         if name.endswith(KNOBS) and not name.startswith(NO_KNOBS):
-            text = procfs.glance(f"{group}/{name}")
-            if text and not text.startswith("max"):  # `max`, and of cpu.max `max 100000`; io.max is empty
+            text = procfs.glance(f"{group}/{name}") or "max"  # io.max is empty
+            if not text.startswith("max") and not (text.isdigit() and int(text) >= NO_LIMIT):
                 return True
     return any(procfs.glance(f"{group}/{name}") for name in LISTS)
 
