@@ -11,7 +11,7 @@ import pytest
 
 from tests.cgroups import divisible
 from tests.ground import PYTHON
-from tests.session import Session, kill, new_id, run_job, wait_file, wait_until
+from tests.session import WAIT_S, Session, kill, new_id, run_job, wait_file, wait_until
 
 if TYPE_CHECKING:
     from typing import Any
@@ -58,7 +58,7 @@ def test_a_command_that_gets_over_it(receipts: Path) -> None:
 
 def test_an_end_that_was_asked_for_keeps_its_cause(receipts: Path) -> None:
     """A timeout after a kill for memory is a timeout."""
-    found = outcome(receipts, f"{HOG}; exec sleep 60", timeoutMs=2000, graceMs=0)
+    found = outcome(receipts, f"{HOG}; exec sleep 60", timeoutMs=int(WAIT_S * 100), graceMs=0)
     assert (found["cause"], found["by"]) == ("timed-out", "timeoutMs")
     assert "killed 1" in found["detail"]
 
