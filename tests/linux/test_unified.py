@@ -18,10 +18,14 @@ import pytest
 
 from contain.linux import leaf, unified
 from tests.cgroups import leaves_of, own, unified_group
+from tests.ground import PYTHON, UID, USERS, ground_of
+from tests.programs import shared_programs
 from tests.session import ROOT, WAIT_S, Session, inspect, new_id, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.ground import Ground
 
 ENTER = "open('{}/cgroup.procs', 'w').write('0'); "
 PLACE = (
@@ -241,3 +245,81 @@ def test_a_wrapper_that_died_before_its_first_receipt(receipts: Path) -> None:
         assert leaves_of(job_id) == set()
         assert len(leaves_of(session.id)) == 1
         session.cancel(graceMs=0).finish()
+
+
+# -- a whole job, where v2 has memory, cpu and pids (ci/cgroup2) -------------------------------------------------------
+
+TREE = ("memory", "cpu", "pids")
+
+
+@pytest.fixture(params=USERS)
+def delegated(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Ground, Path]]:
+    """A user, and a group that systemd would have delegated to him, with the words that start a command in it."""
+    with ground_of(request.param, shared_programs(tmp_path_factory)) as ground, unified_group() as group:
+        if not set(TREE) <= set((group.parent / "cgroup.controllers").read_text().split()):
+            pytest.skip("capability: memory, cpu and pids in the v2 hierarchy")
+        (group.parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in TREE))
+        if ground.user == "nobody":
+            for path in (group, group / "cgroup.procs", group / "cgroup.subtree_control"):
+                os.chown(path, UID, UID)
+        yield ground, group
+
+
+def session_in(group: Path, ground: Ground) -> Session:
+    """A wrapper that is alone in a group."""
+    return Session(
+        ground.receipts,
+        program=("sh", "-c", f'echo 0 > {group}/cgroup.procs; exec "$@"', "-", *ground.contain),
+    )
+
+
+@pytest.mark.slow
+def test_a_delegated_group_limits_a_whole_job(delegated: tuple[Ground, Path]) -> None:
+    """Root's and nobody's: all three hold by the leaf, a kill for memory is its own count, and nothing is left."""
+    ground, group = delegated
+    os.setxattr(group, "user.delegate", b"1")
+    with session_in(group, ground) as session:
+        limits = {"memoryBytes": 64 << 20, "cpus": 0.5, "pids": 9}
+        prepared = session.start(PYTHON, "-c", "x = bytearray(200 << 20)", limits=limits, requireLimits=True)
+        last = session.finish()
+    assert prepared["limits"] == dict.fromkeys(("memoryBytes", "cpus", "pids"), "cgroup-v2")
+    assert prepared["cgroups"] == [f"{group}/contain-{session.id}"]
+    assert last["outcome"]["cause"] == "out-of-memory"
+    assert leaves_of(session.id) == set()
+
+
+@pytest.mark.slow
+def test_the_second_job_of_the_group_finds_its_place(delegated: tuple[Ground, Path]) -> None:
+    """A killed wrapper leaves what it stepped into; the next one is limited all the same, and clears it away."""
+    ground, group = delegated
+    os.setxattr(group, "user.delegate", b"1")
+    with session_in(group, ground) as first:
+        first.start("sleep", "60", limits={"pids": 9})
+        first.process.kill()
+        first.process.wait()
+        wait_until(lambda: not any(text for text in map(Path.read_text, group.glob("*/cgroup.procs"))))
+    assert len(list(group.glob("contain-*"))) == 2
+    # The group gives controllers on now, so nobody may enter it: the next one starts in a group below, as root would.
+    inner = group / "contain-test-inner"
+    inner.mkdir()
+    os.chown(inner / "cgroup.procs", ground.receipts.stat().st_uid, -1)
+    with session_in(inner, ground) as second:
+        prepared = second.start("true", limits={"pids": 9}, requireLimits=True)
+        second.finish()
+    assert prepared["cgroups"] == [f"{group}/contain-{second.id}"]
+    assert [path.name for path in group.glob("contain-*")] == [inner.name]
+
+
+@pytest.mark.slow
+def test_a_group_that_nobody_delegated(delegated: tuple[Ground, Path]) -> None:
+    """The control: a plain user's memory is not limited, and he is told; root's leaf goes beside the group."""
+    ground, group = delegated
+    with session_in(group, ground) as session:
+        prepared = session.start("true", limits={"memoryBytes": 64 << 20})
+        session.finish()
+    if ground.user == "root":
+        assert prepared["cgroups"] == [f"{group.parent}/contain-{session.id}"]
+    else:
+        assert "is not delegated" in prepared["limits"]["memoryBytes"]
