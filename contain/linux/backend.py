@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
 import signal
 
 from contain.backend import Observation
-from contain.errors import ImpossibleRequest, TierTooWeak
+from contain.errors import ImpossibleRequest, SetupFailed, TierTooWeak
 from contain.job import TIERS, Limits, check_bytes
 from contain.linux import birth, census, cgroup, channel, host, native, process, procfs
 from contain.linux.keeper import Keeper
@@ -132,7 +133,7 @@ class LinuxBackend:
             given += [_directory(job)]
             if tree is not None:
                 limits = {**limits, **tree.rlimits}
-                cgroups = tree.enter_fds()
+                cgroups = _enter_fds(tree)
             self._keeper.ask(
                 native.launch_request(
                     job.grace_ms,
@@ -232,6 +233,18 @@ def _tree_limits(job: Job, keeper_pid: int) -> TreeLimits | None:
     from contain.linux.tree_limits import TreeLimits
 
     return TreeLimits(job, (keeper_pid,))
+
+
+def _enter_fds(tree: TreeLimits) -> list[int]:
+    try:
+        return tree.enter_fds()
+    except OSError as error:
+        raise SetupFailed(
+            f"The job's own cgroup cannot be opened ({error.strerror}).",
+            step="cgroups",
+            detail=errno.errorcode.get(error.errno or 0),
+            advice="Ask again; if it stays so, do without limits of the tree.",
+        ) from None
 
 
 def _dropped(job: Job) -> int:

@@ -50,14 +50,13 @@ def place(own: str, wanted: frozenset[str], followers: Sequence[int]) -> str:
         return _step_aside(own, wanted, followers)
     parent = os.path.dirname(own)
     if os.path.exists(f"{parent}/cgroup.subtree_control") and not limited(own):
-        if _delegated(parent):
+        # Root could enable more there. But that changes how strangers are scheduled, and is not ours to do.
+        may = os.geteuid() == 0 and wanted <= _words(f"{parent}/cgroup.subtree_control")
+        if may or _delegated(parent):
             try:
                 return _enabled(parent, wanted)
             except OSError:
                 pass
-        # Root could enable more there. But that changes how strangers are scheduled, and is not ours to do.
-        elif os.geteuid() == 0 and wanted <= _words(f"{parent}/cgroup.subtree_control"):
-            return parent
     raise NoPlace(_why(own, refusal))
 
 
@@ -72,7 +71,16 @@ def _words(path: str) -> frozenset[str]:
 
 
 def _enabled(group: str, wanted: frozenset[str]) -> str:
-    """``group``, with these controllers for what is below it. Raises OSError."""
+    """``group``, with these controllers for what is below it. Raises OSError.
+
+    The kernel itself refuses memory below a group that has processes, but not cpu and pids: they are threaded
+    controllers, and what is below then takes no process (`domain invalid`). So it is asked before.
+    """
+    kind = procfs.glance(f"{group}/cgroup.type")  # the root of a hierarchy has none, and may have processes
+    if kind not in (None, "domain"):
+        raise OSError(errno.EOPNOTSUPP, f"it is {kind}")
+    if kind is not None and procfs.glance(f"{group}/cgroup.procs"):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
     missing = wanted - _words(f"{group}/cgroup.subtree_control")
     if missing:
         write(f"{group}/cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
