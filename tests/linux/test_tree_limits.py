@@ -298,3 +298,20 @@ def test_the_test_knows_what_a_plain_user_may_not(nobody: Ground) -> None:
         ).returncode
     )
     assert nobody.user == "nobody"
+
+
+@pytest.mark.parametrize("turn", range(12))
+def test_a_wrapper_killed_at_any_moment_leaves_no_cgroup(turn: int, receipts: Path) -> None:
+    """From before the leaf is made until after it is removed: one look at all receipts, and there is none."""
+    divisible("pids")
+    with Session(receipts) as session:
+        session.request("sh", "-c", "sleep 0.02", limits={"pids": 9, "memoryBytes": 64 * MIB, "cpus": 1})
+        session.go()
+        # The wait is the case, not a hope: each turn kills a little later in the life of one short job.
+        time.sleep(turn * 0.012 * max(1.0, WAIT_S / 30))
+        session.process.kill()
+        session.process.wait()
+        # A receipt says where its leaf is. One that came to none is unlocked, and empty as soon as its init is gone.
+        wait_until(
+            lambda: inspect(receipts)[0] == 0 and leaves_of(session.id) == set(), what="no leaf is left"
+        )

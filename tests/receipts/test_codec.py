@@ -16,6 +16,7 @@ from receipts import (
     Fact,
     Held,
     Leftovers,
+    LimitsInForce,
     NamespaceInit,
     Outcome,
     Receipt,
@@ -51,12 +52,29 @@ FULL = held().replace(
     proof=PROOF.replace(time_namespace=4026531834, pidfs_id=77, pidfs_handle="00ff"),
     other={"seat": {"x": [1, None]}},
 )
+LIMITED = exited().replace(
+    usage=Usage(
+        wall_us=100,
+        user_us=20,
+        system_us=30,
+        max_rss_bytes=4096,
+        processes=2,
+        read_bytes=512,
+        written_bytes=0,
+        scope="waited-for",
+        peak_memory_bytes=8192,
+        memory_source="cgroup",
+    ),
+    limits=LimitsInForce(memory_bytes="cgroup-v2", pids="not-applied: the cgroup /a may not be divided"),
+    cgroups=("/sys/fs/cgroup/contain-00000000-0000-4000-8000-000000000001",),
+)
 KNOWN = {
     "v1-prepared": prepared(),
     "v1-running": prepared().replace(state="running"),
     "v1-exited": exited(),
     "v1-released": released(),
     "v1-held": FULL,
+    "v1-limited": LIMITED,
 }
 
 
