@@ -177,6 +177,9 @@ class Backend(Protocol):
         Starts anew what was killed; its jobs are not brought back.
         """
 
+    def open_files(self) -> int:
+        """How many descriptors this process may have now."""
+
     def raise_open_files(self) -> int:
         """Raises this process's own limit of open files as far as it goes; how many that is.
 

@@ -6,6 +6,10 @@ Exit codes stay clear of 0 to 2, of 126 to 165 (a shell's words about the comman
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 NOTHING_RAN = "Nothing of the job ran and nothing is left."
 
 
@@ -32,6 +36,10 @@ class ContainError(Exception):
         self.state = self.usual_state if state is None else state
         self.step = step
         self.detail = detail
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """An error may travel to another process, as a pool of workers hands it back."""
+        return _again, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
         """All three sentences, for a terminal."""
@@ -156,3 +164,31 @@ class TooManyJobs(ContainError):
 
     reason = "too-many-jobs"
     exit_code = 81
+
+
+class CommandFailed(Exception):
+    """A command did not end by itself with 0, and its caller asked for that (``check``).
+
+    Not one of the hierarchy: contain did what it should. ``finished`` tells all.
+    """
+
+    def __init__(self, command: str, finished: Any) -> None:
+        """``finished`` is the contain.Finished of the job."""
+        super().__init__(command, finished)
+        self.command = command
+        self.finished = finished
+
+    def __str__(self) -> str:
+        """The command's base name and how it ended; no arguments, which may be private."""
+        outcome = self.finished.outcome
+        return f"{self.command!r} ended by {outcome.cause} (returncode {outcome.returncode})."
+
+
+class CommandTimedOut(CommandFailed):
+    """The job's ``timeout`` ended the command. Its tree is gone."""
+
+
+def _again(kind: type[ContainError], args: tuple[object, ...], values: dict[str, object]) -> ContainError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(values)
+    return error

@@ -1,4 +1,4 @@
-"""Many lives in one thread: one epoll, one heap of deadlines, and each life that is ready gets one turn a round.
+"""Many lives in one thread: one selector, one heap of deadlines, and each life that is ready gets one turn a round.
 
 Nothing here knows hosts, threads or pipes: whoever owns the loop has its own descriptors watched beside the jobs', and
 posts what it wants of a job. ``wait`` waits and changes nothing; ``work`` changes everything and does not wait for
@@ -8,7 +8,7 @@ anything unbounded. What one life raises ends that life alone.
 from __future__ import annotations
 
 import heapq
-import select
+import selectors
 import time
 
 from contain.backend import Deadline, Drained
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from receipts import Lock
 
 LONGEST_WAIT_S = 3600.0
-"""epoll_wait(2) counts milliseconds in an int; a deadline further off is looked at again."""
+"""A poll counts milliseconds in an int; a deadline further off is looked at again."""
 
 STALE = 64
 """So many deadlines that no longer hold may stand in the heap beside two for each life."""
@@ -96,7 +96,7 @@ class Lives:
 
     def __init__(self) -> None:
         """Nothing is alive yet."""
-        self._epoll = select.epoll()
+        self._selector = selectors.DefaultSelector()
         self._watched: dict[int, Carried | Callable[[], None]] = {}
         self._always: dict[int, Callable[[], None]] = {}
         self._times: list[tuple[float, int, Carried]] = []
@@ -160,7 +160,7 @@ class Lives:
                     self._forget(fd)
             for fd in fds:
                 if fd not in carried.fds:
-                    self._epoll.register(fd, select.EPOLLIN)
+                    self._selector.register(fd, selectors.EVENT_READ)
                     self._watched[fd] = carried
             carried.fds = fds
         if carried.until_s is not None and carried.until_s != carried.queued_s:
@@ -185,7 +185,7 @@ class Lives:
     def watch(self, fd: int, ready: Callable[[], None], *, writing: bool = False) -> None:
         """Calls ``ready`` in every round in which ``fd`` can be read (or written). Borrows ``fd``."""
         try:
-            self._epoll.register(fd, select.EPOLLOUT if writing else select.EPOLLIN)
+            self._selector.register(fd, selectors.EVENT_WRITE if writing else selectors.EVENT_READ)
         except PermissionError:
             self._always[fd] = ready  # a regular file: it never keeps anybody waiting
         else:
@@ -197,11 +197,8 @@ class Lives:
             self._forget(fd)
 
     def _forget(self, fd: int) -> None:
-        self._watched.pop(fd, None)
-        try:
-            self._epoll.unregister(fd)
-        except OSError:
-            pass  # closed by now, which is the same
+        if self._watched.pop(fd, None) is not None:
+            self._selector.unregister(fd)  # closed by now is the same
 
     # -- the rounds ------------------------------------------------------------------------------------------------
 
@@ -215,18 +212,18 @@ class Lives:
             wait_s = LONGEST_WAIT_S
             if times:
                 wait_s = min(max(0.0, min(times) - time.monotonic()), LONGEST_WAIT_S)
-        return [fd for fd, _ in self._epoll.poll(wait_s)]
+        return [key.fd for key, _ in self._selector.select(wait_s)]
 
     def work(self, ready: list[int]) -> None:
         """One round: every job that is ready, everything that was posted before, the others, the deadlines."""
         jobs: dict[Carried, None] = {}
-        others: list[Callable[[], None]] = list(self._always.values())
+        others = list(self._always.items())
         for fd in ready:
             target = self._watched.get(fd)
             if isinstance(target, Carried):
                 jobs[target] = None
             elif target is not None:
-                others.append(target)
+                others.append((fd, target))
         # The containments first: how a command ended is the truth, even if somebody asks for its end in this moment.
         for carried in jobs:
             if carried.live:
@@ -235,8 +232,9 @@ class Lives:
         for carried, event in posted:
             if carried.live:
                 self._send(carried, event)
-        for call in others:
-            call()
+        for fd, call in others:
+            if call in (self._watched.get(fd), self._always.get(fd)):  # not closed meanwhile
+                call()
         self._ring()
 
     def _look(self, carried: Carried) -> None:
@@ -262,6 +260,8 @@ class Lives:
 
         Must not run beside ``work``.
         """
+        # First, and without unregistering: an epoll is one with the parent's, and what is taken out is out for both.
+        self.close()
         for carried in self.live:
             carried.live = False
             carried.life.containment.abandon()
@@ -270,10 +270,9 @@ class Lives:
         self.live = set()
         self._posted = []
         self._times = []
-        self.close()
 
     def close(self) -> None:
-        """Closes the epoll. Lives that are left are left to the end of their containment."""
-        self._epoll.close()
+        """Closes the selector. Lives that are left are left to the end of their containment."""
+        self._selector.close()
         self._watched = {}
         self._always = {}

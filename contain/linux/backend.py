@@ -105,6 +105,10 @@ class LinuxBackend:
             self._keeper, self._lost = None, []
             os.close(self._null)
 
+    def open_files(self) -> int:
+        """See contain.backend.Backend."""
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
     def raise_open_files(self) -> int:
         """See contain.backend.Backend."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
