@@ -152,6 +152,26 @@ def nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
         yield made
 
 
+def test_a_limit_that_nothing_enforces(nobody: Ground) -> None:
+    """A plain user may divide no cgroup: memory is ``not-applied``, and said so in every reply; pids hold otherwise."""
+    with Session(nobody.receipts, program=nobody.contain) as session:
+        session.start("true", limits={"memoryBytes": 2**30, "pids": 9})
+        session.finish()
+    told = [reply["limits"] for reply in session.replies if "permitId" in reply]
+    assert len(told) == 3
+    for limits in told:
+        assert limits["memoryBytes"].startswith("not-applied: ")
+        assert limits["pids"] == "rlimit"
+
+
+def test_a_limit_that_nothing_enforces_and_is_required(nobody: Ground) -> None:
+    """Refused before anything ran, with the field and the narrowest fix."""
+    with Session(nobody.receipts, program=nobody.contain) as session:
+        session.request("true", limits={"memoryBytes": 2**30, "pids": 9}, requireLimits=True)
+        reply = refused(session, errors.LimitsDenied)
+    assert (reply["detail"], "Delegate=yes" in reply["advice"]) == ("memoryBytes", True)
+
+
 ROOTS = [Path(name) for name in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc")]
 
 
