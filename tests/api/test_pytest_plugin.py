@@ -26,7 +26,7 @@ def test_two(contained):
     assert contained(["false"]).wait().returncode == 1
 
 def test_leaves(contained):
-    assert contained(["sh", "-c", "sleep 60 & exit 0"], grace_s=0.1).wait().returncode == 0
+    assert contained(["sh", "-c", "sleep 60 & exit 0"], grace_s=3).wait().returncode == 0
 
 def test_fails(contained):
     contained(["sleep", "60"])
