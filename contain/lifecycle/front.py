@@ -11,6 +11,7 @@ from contain.backend import Caught, CommandStopped, Deadline
 from contain.job import Abort
 from contain.lifecycle import terminal
 from contain.lifecycle.host import Ended
+from contain.protocol import LONGEST_MS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _happened(front: Front, containment: Containment, until_s: float | None) -> 
     poll = select.poll()
     for fd in (front.fd, *containment.fds()):
         poll.register(fd, select.POLLIN)
-    wait_ms = None if until_s is None else max(0.0, until_s - time.monotonic()) * 1000
+    wait_ms = None if until_s is None else min(max(0.0, until_s - time.monotonic()) * 1000, LONGEST_MS)
     ready = {fd for fd, _ in poll.poll(wait_ms)}
     # The containment first: how the command ended is the truth, even if somebody asks for its end in the same moment.
     found = containment.events() if ready.intersection(containment.fds()) else []

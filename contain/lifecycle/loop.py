@@ -11,7 +11,7 @@ from contain.backend import Deadline
 from contain.errors import ProtocolViolation
 from contain.job import Abort
 from contain.lifecycle.host import Ended, Violated, host_event
-from contain.protocol import LineReader, reply
+from contain.protocol import LONGEST_MS, LineReader, reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _happened(host: Host, signals: Signals, containment: Containment, until_s: f
         poll.register(fd, select.POLLIN)
     if not host.gone:
         poll.register(host.fd, select.POLLIN)
-    wait_ms = None if until_s is None else max(0.0, until_s - time.monotonic()) * 1000
+    wait_ms = None if until_s is None else min(max(0.0, until_s - time.monotonic()) * 1000, LONGEST_MS)
     ready = {fd for fd, _ in poll.poll(0 if host.pending() else wait_ms)}
     found: list[Event] = []
     # The containment first: how the command ended is the truth, even if somebody asks for its end in the same moment.
