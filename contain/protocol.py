@@ -313,6 +313,11 @@ def reply(message: Mapping[str, object], spelled_id: str | None) -> bytes:
     return line(head | {key: value for key, value in message.items() if key not in head})
 
 
+def reply_fields(event: str, receipt: Receipt | None, extra: Mapping[str, object]) -> dict[str, object]:
+    """A reply's fields: of the receipt as it stands, and what else there is to say."""
+    return {"event": event, **({} if receipt is None else receipt_fields(receipt)), **extra}
+
+
 def line(message: Mapping[str, object]) -> bytes:
     """One reply as a line of ASCII."""
     return jsontext.dumps(message).encode("ascii") + b"\n"

@@ -44,6 +44,15 @@ class Place(Record):
     note: str | None
     made: bool = False
 
+    def stands(self) -> bool:
+        """Say whether the path still leads here, and the directory is still nobody else's."""
+        try:
+            named, held = os.stat(self.path, follow_symlinks=False), os.fstat(self.fd)
+        except OSError:
+            return False
+        same = (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
+        return same and held.st_uid == os.geteuid() and not stat.S_IMODE(held.st_mode) & 0o077
+
     def close(self) -> None:
         """Close the descriptor, after the stores and locks that borrow it."""
         os.close(self.fd)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from contain.api.streams import Streams
-    from receipts import Place, Store
+    from receipts import Place, Receipt, Store
 
 EXIT_S = 15.0
 """At exit: a kill, the kernel's drain and the receipts take milliseconds; what takes longer is held by then."""
@@ -48,8 +48,12 @@ PRUNE_EVERY = 1024
 PRUNE_AT_LAST = 8192
 
 
+IDLE_DIRECTORIES = 4
+"""So many stay open without a job: to judge a directory again costs as much as a launch."""
+
+
 class Directories:
-    """The open receipt directories, each as long as a job of it is alive."""
+    """The open receipt directories: each as long as a job of it is alive, and the last few longer."""
 
     def __init__(self) -> None:
         """None yet."""
@@ -58,6 +62,8 @@ class Directories:
 
     def enter(self, path: str | None) -> tuple[Place, Store]:
         """One more job is in ``path``. Raises UnsafePlace."""
+        if path in self._open and not self._users[path] and not self._open[path][0].stands():
+            self._close(path)  # moved away, or opened to others: judged like a new one
         if path not in self._open:
             self._open[path] = custody.opened(path, find_backend(), create=True)
         self._users[path] = self._users.get(path, 0) + 1
@@ -65,16 +71,21 @@ class Directories:
 
     def leave(self, path: str | None, *, prune: bool) -> None:
         """One less."""
-        place, store = self._open[path]
+        _, store = self._open[path]
         if prune:
             try:
                 custody.prune(store)
             except (Unreadable, Unwritable):
                 pass  # what is in the way is for the next job to meet, or for inspect
         self._users[path] -= 1
-        if not self._users[path]:
-            del self._open[path], self._users[path]
-            place.close()
+        idle = [one for one, users in self._users.items() if not users]
+        for one in idle[:-IDLE_DIRECTORIES]:
+            self._close(one)
+
+    def _close(self, path: str | None) -> None:
+        place, _ = self._open.pop(path)
+        del self._users[path]
+        place.close()
 
     def abandon(self) -> None:
         """In a forked child."""
@@ -236,8 +247,8 @@ class Engine:
             raise
 
     def _carry(self, contained: Contained, fds: int, place: Place, store: Store) -> None:
-        def say(message: Mapping[str, object]) -> None:
-            if message["event"] == "exited":
+        def say(event: str, receipt: Receipt | None, extra: Mapping[str, object]) -> None:  # noqa: ARG001 - Say
+            if event == "exited":
                 contained.receipt = life.receipt
 
         def ended(error: Exception | None) -> None:

@@ -17,7 +17,7 @@ from contain.lifecycle import terminal
 from contain.lifecycle.front import Front, carry
 from contain.lifecycle.life import Life
 from contain.platform import backend as find_backend
-from contain.protocol import Request, line
+from contain.protocol import Request, line, reply_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from contain.backend import Backend
     from contain.cli.exec_options import Options
+    from receipts import Receipt
 
 TIMED_OUT = 124
 FAILED = 125
@@ -74,8 +75,9 @@ def _session(options: Options, backend: Backend, front: Front) -> int:
     job = options.job
     replies: dict[str, Mapping[str, object]] = {}
 
-    def say(message: Mapping[str, object]) -> None:
-        replies[str(message["event"])] = message
+    def say(event: str, receipt: Receipt | None, extra: Mapping[str, object]) -> None:
+        if event in ("released", "held"):
+            replies[event] = reply_fields(event, receipt, extra)
 
     place, store = open_receipts(options.receipts, backend, create=True)
     with locked(place, job.id):

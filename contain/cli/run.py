@@ -12,7 +12,7 @@ from contain.lifecycle.host import HostAdapter
 from contain.lifecycle.life import Life
 from contain.lifecycle.loop import Host, Signals, carry
 from contain.platform import backend as find_backend
-from contain.protocol import parse_request, refused
+from contain.protocol import parse_request, refused, reply_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from contain.backend import Backend
     from contain.protocol import Request
-    from receipts import Place, Store
+    from receipts import Place, Receipt, Store
 
 SIGNALED = 128
 
@@ -78,8 +78,8 @@ def _session(
 ) -> int:
     job_id = request.job.id
 
-    def say(message: Mapping[str, object]) -> None:
-        host.say(message, request.spelled_id)
+    def say(event: str, receipt: Receipt | None, extra: Mapping[str, object]) -> None:
+        host.say(reply_fields(event, receipt, extra), request.spelled_id)
 
     with locked(place, job_id):
         life = Life(request, backend, store, HostAdapter(), say)

@@ -20,7 +20,7 @@ from contain.errors import ContainmentHeld, ReceiptUnwritable
 from contain.job import Abort, Leftovers, Outcome, Usage
 from contain.lifecycle import verdict
 from contain.lifecycle.host import Ended, Go, Violated
-from contain.protocol import receipt_fields, refused
+from contain.protocol import refused
 from receipts import EXITED, HELD, PREPARED, RELEASED, RUNNING, Held, Receipt, Unwritable
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from contain.protocol import Request
     from receipts import Store
 
-    Say = Callable[[Mapping[str, object]], None]
+    Say = Callable[[str, Receipt | None, Mapping[str, object]], None]
     Steps = Generator[float | None, Event, None]
 
 SETTLE_S = 0.02
@@ -58,7 +58,10 @@ class Life:
     def __init__(
         self, request: Request, backend: Backend, store: Store, adapter: BudgetAdapter, say: Say
     ) -> None:
-        """``say`` takes replies without their id. The job's lock is held by the caller, from before to after."""
+        """``say`` takes replies: the event, the receipt that it tells of, and what else there is to say.
+
+        The job's lock is held by the caller, from before to after.
+        """
         self._job = request.job
         self._spelled_id = request.spelled_id
         self._backend = backend
@@ -140,15 +143,12 @@ class Life:
         if not self._adapter.at_once:
             self._store.prepare(self._receipt)
         self._on_disk = True
-        self._say(
-            {
-                "event": "prepared",
-                **receipt_fields(self._receipt),
-                "graceMs": self._job.grace_ms,
-                "killMs": self._job.kill_ms,
-                "timeoutMs": self._job.timeout_ms,
-            }
-        )
+        times = {
+            "graceMs": self._job.grace_ms,
+            "killMs": self._job.kill_ms,
+            "timeoutMs": self._job.timeout_ms,
+        }
+        self._say("prepared", self._receipt, times)
 
     def _start(self) -> None:
         """``running`` is durable before the gate opens, so no command ever ran untold."""
@@ -169,7 +169,7 @@ class Life:
             self._timeout_at_s = self._gate_at_s + self._job.timeout_ms / 1000
         if self._job.sample_memory:
             self._sample_at_s = self._gate_at_s + SAMPLE_S
-        self._say({"event": "running", "state": "running", "tier": self._receipt.tier})
+        self._say("running", None, {"state": "running", "tier": self._receipt.tier})
 
     def _unwritable(self, error: Unwritable) -> None:
         """The disk said no. Before the gate nothing has run, and nothing will; later only the words are lost."""
@@ -179,7 +179,7 @@ class Life:
             state="The job is being ended." if self._gate_at_s is None else "The job's end is not on disk.",
         )
         if not self._drained:
-            self._say(refused(self.error, self._spelled_id))
+            self._say("refused", None, refused(self.error, self._spelled_id))
             self._stop_now(by="receipt-unwritable")
 
     def _next_s(self) -> float | None:
@@ -202,13 +202,13 @@ class Life:
             self._end(event.abort)
         elif isinstance(event, Violated):
             self.error = self.error or event.error
-            self._say(refused(event.error, self._spelled_id))
+            self._say("refused", None, refused(event.error, self._spelled_id))
             self._end(Abort(cause="refused", by=event.error.reason))
         elif isinstance(event, Caught):
             self.containment.signal(event.number)
         elif isinstance(event, Go):
             reason = "late-go" if self._gate_at_s is None else "second-go"
-            self._say({"event": "ignored", "reason": reason, "tier": self._receipt.tier})
+            self._say("ignored", None, {"reason": reason, "tier": self._receipt.tier})
         elif isinstance(event, SetupBroke):
             self._broke = event
             self._receipt = self._receipt.replace(ran=False)
@@ -309,7 +309,7 @@ class Life:
         if not self._exit_said and self._receipt.outcome is not None:
             self._exit_said = True
             said = self._receipt.replace(state=EXITED, proof=None, ended_at=None)
-            self._say({"event": "exited", **receipt_fields(said), "empty": None})
+            self._say("exited", said, {"empty": None})
 
     def _outcome(self) -> Outcome:
         # Whoever asked for an end after the command's own was too late to be its cause.
@@ -343,7 +343,7 @@ class Life:
         self._receipt = receipt
         if self._gate_at_s is not None and self._ended is not None:
             self._say_exited()
-        self._say({"event": receipt.state, **receipt_fields(receipt)})
+        self._say(receipt.state, receipt, {})
         if receipt.state == RELEASED:
             self._adapter.release(receipt)
 

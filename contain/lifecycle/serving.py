@@ -25,7 +25,15 @@ from contain.lifecycle.host import Ended, Go, HostAdapter, Violated
 from contain.lifecycle.life import Life
 from contain.lifecycle.loop import READ_BYTES
 from contain.lifecycle.many import Carried, Lives, Room, fds_of
-from contain.protocol import REQUEST_LINE_BYTES, action_of, id_of, message_of, refused, request_of
+from contain.protocol import (
+    REQUEST_LINE_BYTES,
+    action_of,
+    id_of,
+    message_of,
+    refused,
+    reply_fields,
+    request_of,
+)
 from receipts import Unreadable, Unwritable
 
 TYPE_CHECKING = False
@@ -35,7 +43,7 @@ if TYPE_CHECKING:
     from contain.backend import Backend
     from contain.lifecycle.loop import Signals
     from contain.protocol import Request
-    from receipts import Place, Store
+    from receipts import Place, Receipt, Store
 
 LINES_A_TURN = 64
 """Lines that are answered before the jobs have their next turn; a request ends the turn, since a launch takes time."""
@@ -241,8 +249,8 @@ class Serving:
                 state="Nothing of the new job ran; the live one goes on.",
             )
 
-        def say(message: Mapping[str, object]) -> None:
-            self._out.say(message, request.spelled_id)
+        def say(event: str, receipt: Receipt | None, extra: Mapping[str, object]) -> None:
+            self._out.say(reply_fields(event, receipt, extra), request.spelled_id)
 
         def ended(error: Exception | None) -> None:
             self._ended(request, life, error)

@@ -304,13 +304,21 @@ def _resource_limits(limits: Limits) -> dict[int, tuple[int, int]]:
 
 def _is_pythons_own(locale: bytes) -> bool:
     """Python gives itself an LC_CTYPE in a C locale (PEP 538). A job gets its caller's variables, and no more."""
-    if locale not in COERCED:
-        return False
-    try:
-        with open("/proc/self/environ", "rb") as given:
-            return not any(variable.startswith(b"LC_CTYPE=") for variable in given.read().split(b"\0"))
-    except OSError:
-        return False
+    return locale in COERCED and not _was_given_a_locale()
+
+
+_given: list[bool] = []
+
+
+def _was_given_a_locale() -> bool:
+    """Whether LC_CTYPE was in the environment with which this process began, which never changes."""
+    if not _given:
+        try:
+            with open("/proc/self/environ", "rb") as begun:
+                _given.append(any(one.startswith(b"LC_CTYPE=") for one in begun.read().split(b"\0")))
+        except OSError:
+            return True
+    return _given[0]
 
 
 def _command_block(job: Job, limits: Mapping[int, tuple[int, int]]) -> bytes:
