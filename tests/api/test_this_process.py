@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import contain
-from tests.session import ROOT, WAIT_S, in_namespace, inspect, wait_file
+from tests.session import ROOT, WAIT_S, alive, inspect, wait_file
 
 
 def python(text: str, *args: str) -> subprocess.CompletedProcess[str]:
@@ -134,7 +134,7 @@ def test_the_interpreters_end_ends_every_job(how: str, by: str | None, receipts:
     code, (found,) = inspect(receipts, done.stdout.strip())
     assert (code, found["state"], found["empty"]) == (0, "released", True)
     assert found["outcome"].get("by") == by
-    assert in_namespace(found["namespaceInit"]["namespace"]) == []
+    assert not alive(found["namespaceInit"]["pid"], found["namespaceInit"]["startTicks"])
 
 
 INTERRUPTED = """
