@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 # Under nohup HUP is ignored, and a wrapper keeps that on purpose: the tests ask about an ordinary caller.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Some machines set it for everything: a test that needs it would hang on the others.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 
 @pytest.fixture

@@ -21,8 +21,6 @@ class Unruly(NamedTuple):
     text: str
     gone_s: float = 2.0
     """Nothing of it may live so long after its containment was killed."""
-    root: bool = False
-    """It needs root inside the job."""
 
 
 UNRULY = (
@@ -33,8 +31,8 @@ UNRULY = (
     Unruly("nested-pid", '[ "$(id -u)" = 0 ] || N=-Ur; unshare $N -pf "$U" daemon "$F" "$S"'),
     Unruly(
         "nested-user-pid",
-        'exec setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Upf "$U" daemon "$F" "$S"',
-        root=True,
+        '[ "$(id -u)" != 0 ] || N="setpriv --reuid 65534 --regid 65534 --clear-groups"; '
+        'exec $N unshare -Upf "$U" daemon "$F" "$S"',
     ),
     Unruly("nested-twice", 'unshare -Ur -pf unshare -pf sh -c \'"$U" daemon "$F" "$S" & wait\''),
     Unruly("thread-storm", 'exec "$U" storm "$F" "$S"'),

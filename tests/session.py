@@ -127,9 +127,8 @@ class Session:
         reply: Reply = json.loads(text)
         self.replies.append(reply)
         if reply["event"] == "prepared":
-            # Held open, so that the inode names this namespace until the test has ended: the kernel reuses them.
-            with contextlib.suppress(OSError):
-                self._pins.append(os.open(f"/proc/{reply['namespaceInit']['pid']}/ns/pid", os.O_RDONLY))
+            with contextlib.suppress(OSError):  # it is gone already, or its number is of another namespace
+                self._pins.append(hold_namespace(reply["namespaceInit"]))
         return reply
 
     def until(self, event: str, wait_s: float = WAIT_S) -> Reply:
@@ -237,6 +236,19 @@ def pids() -> Iterator[int]:
     return (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
 
 
+_inits: dict[int, tuple[int, int]] = {}
+
+
+def hold_namespace(namespace_init: Reply) -> int:
+    """A pidfd of an init, to be closed by the caller; while it is open, the inode of its namespace is no other's.
+
+    The kernel gives the inode of a namespace that is gone to the next one, but a pidfd keeps the namespace. An init is
+    undumpable, so that only root sees which namespace it is in: to others `in_namespace` shows it by its birth.
+    """
+    _inits[namespace_init["namespace"]] = (namespace_init["pid"], namespace_init["startTicks"])
+    return os.pidfd_open(namespace_init["pid"])
+
+
 def in_namespace(inode: int) -> list[int]:
     """Living processes of a PID namespace, as seen from here; nested namespaces are found through their parents."""
     parents: dict[int, int] = {}
@@ -246,8 +258,11 @@ def in_namespace(inode: int) -> list[int]:
         if found is None or found[0] in "ZX":
             continue
         parents[pid] = int(found[1])
-        with contextlib.suppress(OSError):
+        try:
             if Path(f"/proc/{pid}/ns/pid").stat().st_ino == inode:
+                members.add(pid)
+        except OSError:
+            if _inits.get(inode) == (pid, int(found[19])):
                 members.add(pid)
     grown = True
     while grown:

@@ -19,6 +19,7 @@ from tests.session import (
     WAIT_S,
     alive,
     descendants,
+    hold_namespace,
     in_namespace,
     installed,
     kill,
@@ -162,14 +163,14 @@ def test_a_wrapper_that_dies_is_looked_at(host: Host) -> None:
     (permit,) = host.permits()
     bound = json.loads(permit.read_text())
     proof = bound.get("proof") or bound["namespaceInit"]
-    # Held open, so that the inode names this namespace to the end: the kernel gives it to the next one otherwise.
-    with Path(f"/proc/{proof['pid']}/ns/pid").open("rb"):
-        assert in_namespace(proof["namespace"])
-        kill(wrapper_of(process))
-        process.communicate(timeout=WAIT_S)
-        assert process.returncode == 125
-        assert host.permits() == []
-        assert in_namespace(proof["namespace"]) == []
+    held = hold_namespace(proof)
+    assert in_namespace(proof["namespace"])
+    kill(wrapper_of(process))
+    process.communicate(timeout=WAIT_S)
+    assert process.returncode == 125
+    assert host.permits() == []
+    assert in_namespace(proof["namespace"]) == []
+    os.close(held)
 
 
 def test_a_host_that_dies_leaves_its_permit_and_no_process(host: Host) -> None:

@@ -157,7 +157,10 @@ class Launch:
 
 
 class Keeper:
-    """A keeper that this test process started; a user other than ours is vouched for with our privilege."""
+    """A keeper that this test process started; a user other than ours is vouched for with our privilege.
+
+    It owns what it launches: a test that fails, or finds that it must skip, need not close its jobs.
+    """
 
     def __init__(
         self, program: Path | str = native.PROGRAM, user: str = "root", *, through: Sequence[str] = ()
@@ -183,6 +186,7 @@ class Keeper:
         path = shutil.which(words[0]) or words[0]
         self.pid = os.posix_spawn(path, words, {}, file_actions=actions, setsid=True)
         self.pidfd = os.pidfd_open(self.pid)
+        self._launched: list[Launch] = []
         theirs.close()
         for fd in (wrapper, life, *high):
             os.close(fd)
@@ -232,10 +236,16 @@ class Keeper:
         try:
             self.send(request, [*given, output_write, output_write, *more])
             reply, pidfd = self.reply()
+        except BaseException:
+            ours.close()
+            os.close(gate)
+            os.close(output)
+            raise
         finally:
             for fd in (*given, output_write):
                 os.close(fd)
-        return Launch(reply, pidfd, (ours, gate, output))
+        self._launched.append(Launch(reply, pidfd, (ours, gate, output)))
+        return self._launched[-1]
 
     def run(self, *command: str, request: bytes = USUAL) -> Launch:
         """One job, with its gate open."""
@@ -249,6 +259,8 @@ class Keeper:
         """Ends it, and what it launched."""
         kill(self.pid)
         os.waitpid(self.pid, 0)
+        for launch in self._launched:
+            launch.close()
         self.requests.close()
         os.close(self.life)
         os.close(self.pidfd)

@@ -7,7 +7,6 @@ deaths of the others have files of their own beside this one.
 
 from __future__ import annotations
 
-import os
 import random
 import select
 import subprocess
@@ -38,12 +37,7 @@ CONTROL_S = 4
 RANDOM = random.SystemRandom()
 
 
-CASES = [
-    pytest.param(user, job, id=f"{user}-{job.name}")
-    for user in USERS
-    for job in UNRULY
-    if user == "root" or not job.root
-]
+CASES = [pytest.param(user, job, id=f"{user}-{job.name}") for user in USERS for job in UNRULY]
 every_case = pytest.mark.parametrize(("ground", "job"), CASES, indirect=["ground"])
 as_root = pytest.mark.parametrize("ground", ["root"], indirect=True)
 as_both = pytest.mark.parametrize("ground", USERS, indirect=True)
@@ -59,7 +53,7 @@ def ground(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def runs_of(job: Unruly, user: str, in_all: int) -> int:
     """How often a job is tried, of ``in_all`` tries: a forest costs ten times as much as another."""
     share = FOREST_SHARE if job.name == "forest" else (1 - FOREST_SHARE) / (len(UNRULY) - 1)
-    of_user = 1.0 if job.root else NOBODY_SHARE if user == "nobody" else 1 - NOBODY_SHARE
+    of_user = NOBODY_SHARE if user == "nobody" else 1 - NOBODY_SHARE
     return round(in_all * share * of_user)
 
 
@@ -144,8 +138,6 @@ def test_wrapper_killed_at_very_many_random_times(ground: Ground, job: Unruly) -
 @pytest.mark.parametrize("job", UNRULY, ids=lambda job: str(job.name))
 def test_the_same_jobs_outlive_a_plain_wrapper(ground: Ground, job: Unruly) -> None:
     """The control: without containment every one of these jobs survives, and the same look says so."""
-    if os.getuid() != 0:
-        pytest.skip("capability: root, for jobs that become another user")
     file = ground.file()
     with subprocess.Popen(
         ["sh", "-c", '"$@" & wait', "plain", *shell(job.text, ground.unruly, file, CONTROL_S)]

@@ -37,7 +37,7 @@ CASES = [
     pytest.param(user, job, id=f"{user}-{job.name}")
     for user in USERS
     for job in UNRULY
-    if (user == "root" or not job.root) and job.name != "forest"
+    if job.name != "forest"
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from typing import TYPE_CHECKING
@@ -233,7 +234,7 @@ def test_forget_is_recorded_and_never_called_empty(receipts: Path) -> None:
     document = receipt_files.read(receipts, job_id)
     assert (document["state"], document["empty"]) == ("released", None)
     forgotten = document["forgotten"]
-    assert (forgotten["reason"], forgotten["by"]) == ("that machine was scrapped", 0)
+    assert (forgotten["reason"], forgotten["by"]) == ("that machine was scrapped", os.getuid())
     assert before_s <= forgotten["at"] <= time.time()
     code, [again] = inspect(receipts, job_id)
     assert (code, again["empty"], again["forgotten"]) == (0, None, forgotten)

@@ -168,7 +168,11 @@ assert sys.modules["_json"] is None and "json" in sys.modules
 def slow() -> Iterator[Callable[[str, object], tuple[str, Any]]]:
     """``jsontext`` in a child that has no ``_json``: (order, argument) to ("ok", value) or ("error", its class)."""
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-u", "-c", CHILD],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert child.stdin is not None
     assert child.stdout is not None
