@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 
 from contain.backend import Caught, CommandStopped, Deadline
+from contain.csignal import csignal as signal
 from contain.job import Abort
 from contain.lifecycle import terminal
 from contain.lifecycle.host import Ended

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 
 from contain.backend import Deadline
+from contain.csignal import csignal as signal
+from contain.csignal import name_of
 from contain.errors import ProtocolViolation
 from contain.job import Abort
 from contain.lifecycle.host import Ended, Violated, host_event
@@ -58,7 +59,7 @@ class Signals:
             return []
         ending = [number for number in numbers if number in ENDING_SIGNALS]
         self.first = self.first or next(iter(ending), None)
-        return [Ended(abort=Abort(cause="canceled", by=signal.Signals(number).name)) for number in ending]
+        return [Ended(abort=Abort(cause="canceled", by=name_of(number))) for number in ending]
 
 
 class Host:

@@ -7,7 +7,8 @@ as for any command: nothing is copied, and a wrapper that is killed leaves no te
 from __future__ import annotations
 
 import os
-import signal
+
+from contain.csignal import csignal as signal
 
 STANDARD_FDS = (0, 1, 2)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 
+from contain.csignal import csignal as signal
 from contain.job import Outcome
 
 TYPE_CHECKING = False

@@ -6,9 +6,9 @@ import errno
 import fcntl
 import os
 import resource
-import signal
 
 from contain.backend import Observation
+from contain.csignal import csignal as signal
 from contain.errors import ImpossibleRequest, SetupFailed, TierTooWeak
 from contain.job import TIERS, Limits, check_bytes
 from contain.linux import birth, census, cgroup, channel, host, native, process, procfs

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 
 from contain.backend import CommandEnded, CommandStopped, Drained, Emptied, SetupBroke, SignalSent
+from contain.csignal import csignal as signal
 from contain.errors import SetupFailed
 from contain.linux import birth, census, channel, native
 from receipts import Usage

@@ -8,9 +8,9 @@ from __future__ import annotations
 import errno
 import os
 import select
-import signal
 import time
 
+from contain.csignal import csignal as signal
 from contain.errors import SetupFailed, UnsupportedPlatform
 from contain.linux import channel, host, native
 

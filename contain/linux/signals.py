@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 
 from contain.backend import Caught
+from contain.csignal import csignal as signal
 from contain.linux import native
 
 TYPE_CHECKING = False

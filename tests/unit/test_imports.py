@@ -29,19 +29,15 @@ def listed(names: str) -> frozenset[str]:
 
 
 FORBIDDEN = listed(
-    "argparse ast asyncio contextlib copy dataclasses hashlib hmac importlib.metadata inspect json logging pathlib"
-    " pickle platform prctl psutil pyroute2 random re selectors shutil socket sqlite3 ssl string struct subprocess"
-    " tempfile textwrap threading traceback typing uuid"
+    "argparse ast asyncio collections contextlib copy dataclasses enum functools hashlib hmac"
+    " importlib.metadata inspect json logging pathlib pickle platform prctl psutil pyroute2 random re"
+    " selectors shutil socket sqlite3 ssl signal string struct subprocess tempfile textwrap threading"
+    " traceback types typing uuid"
 )
 """Named, so that nobody puts one of them on the lists below without reading this."""
 
-WITH_SIGNAL = listed(
-    "enum types operator functools collections itertools keyword reprlib _collections _functools"
-)
-"""``signal`` is needed (masks, handlers, pidfds), and brings ``enum`` along. Accepted there, and nowhere else."""
-
 C_MODULES = listed(
-    "__future__ _cffi_backend _json _operator _socket errno fcntl gc pwd resource select signal"
+    "__future__ _cffi_backend _json _operator _signal _socket errno fcntl gc pwd resource select"
 )
 """Modules of C, or nearly empty: each some tens of microseconds."""
 
@@ -51,7 +47,7 @@ RECEIPTS = listed(
     " receipts.sync"
 )
 BOTH = RECEIPTS | listed(
-    "contain contain.backend contain.cli contain.cli.main contain.cli.place contain.errors contain.job"
+    "contain contain.backend contain.cli contain.cli.main contain.cli.place contain.csignal contain.errors contain.job"
     " contain.lifecycle contain.lifecycle.custody"
     " contain.linux contain.linux._native contain.linux.backend contain.linux.birth contain.linux.census"
     " contain.linux.cgroup contain.linux.channel contain.linux.containment contain.linux.host contain.linux.keeper"
@@ -106,8 +102,7 @@ def more_than_bare(report: str) -> list[Imported]:
 
 def over_budget(found: Sequence[Imported], ours: frozenset[str], others: frozenset[str]) -> set[str]:
     """The modules that nobody has decided on."""
-    with_signal = {module.name for module in found if "signal" in module.within} & WITH_SIGNAL
-    return {module.name for module in found} - ours - others - with_signal
+    return {module.name for module in found} - ours - others
 
 
 @pytest.fixture(scope="module")
@@ -169,23 +164,12 @@ def test_exec_imports_what_is_listed(command: str, tmp_path_factory: pytest.Temp
 
 def test_no_list_allows_a_forbidden_module() -> None:
     """The lists are for decisions, and these are decided."""
-    assert not FORBIDDEN & (RUN | EXEC | INSPECT | C_MODULES | WITH_SIGNAL)
-    assert not {"enum", "types"} & (RUN | EXEC | INSPECT | C_MODULES)
+    assert not FORBIDDEN & (RUN | EXEC | INSPECT | C_MODULES)
 
 
-@pytest.mark.parametrize("name", [*sorted(FORBIDDEN - {"pyroute2"}), "enum"])
+@pytest.mark.parametrize("name", sorted(FORBIDDEN - {"pyroute2"}))
 def test_a_forbidden_import_would_be_found(name: str) -> None:
     """The negative control: an import of any of them, with nothing else, is over the budget."""
     bare = {module.name for module in imported(report_of([sys.executable, "-c", "pass"]))}
     found = more_than_bare(report_of([sys.executable, "-c", f"import {name}"]))
     assert name in bare or name in over_budget(found, RUN, C_MODULES)
-
-
-def test_enum_is_accepted_within_signal_only() -> None:
-    """The negative control for the one exception."""
-    assert "enum" not in over_budget(
-        more_than_bare(report_of([sys.executable, "-c", "import signal"])), RUN, C_MODULES
-    )
-    assert "enum" in over_budget(
-        more_than_bare(report_of([sys.executable, "-c", "import enum, signal"])), RUN, C_MODULES
-    )
