@@ -11,7 +11,8 @@ import pytest
 
 from tests import receipt_files
 from tests.exec.runner import ID, Started, ids, line, run
-from tests.session import CONTAIN, WAIT_S, descendants, in_namespace, new_id, wait_until
+from tests.session import CONTAIN, WAIT_S, new_id
+from tests.survivors import Watch
 
 FAILED = 125
 
@@ -193,11 +194,11 @@ def test_killed_by_kill(receipts: Path, command: tuple[str, ...]) -> None:
     """SIGKILL of the wrapper leaves nothing, and ``inspect`` releases the receipt."""
     with Started(receipts, "sh", "-c", 'echo here; exec "$@"', "-", *command) as started:
         started.until("here")
-        [init] = [pid for pid in descendants(started.process.pid) if _name(pid) == "contain-init"]
-        namespace = Path(f"/proc/{init}/ns/pid").stat().st_ino
+        watch = Watch(started.process.pid).look()
+        assert "contain-init" in {_name(pid) for pid in watch.births}
         started.process.kill()
         started.process.wait()
-        wait_until(lambda: not in_namespace(namespace), what="the tree is gone")
+        watch.assert_gone()
     done = subprocess.run([*CONTAIN, "inspect", str(receipts)], capture_output=True, text=True, check=False)
     assert (done.returncode, json.loads(done.stdout)["state"]) == (0, "released")
 

@@ -175,9 +175,6 @@ def test_each_state_is_on_disk_before_it_is_said(receipts: Path) -> None:
     assert sorted(path.suffix for path in receipts.iterdir()) == [".json", ".lock"]
 
 
-@pytest.mark.skipif(
-    os.getuid() != 0, reason="capability: root, to read the descriptors of an undumpable init"
-)
 def gate_of(gated: int, wrapper: int) -> str:
     """The number of the only pipe, besides its standard descriptors, that a gated process shares with its wrapper."""
     theirs = {fd.readlink() for fd in Path(f"/proc/{wrapper}/fd").iterdir()}
@@ -186,6 +183,9 @@ def gate_of(gated: int, wrapper: int) -> str:
     return gate
 
 
+@pytest.mark.skipif(
+    os.getuid() != 0, reason="capability: root, to read the descriptors of an undumpable init"
+)
 def test_the_gate_is_in_no_other_process(receipts: Path, mark: Path) -> None:
     """The read end is the gated process's alone, the write end the wrapper's alone."""
     with Session(receipts) as session:
