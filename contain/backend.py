@@ -66,6 +66,30 @@ class Caught(Event):
     by_terminal: bool
 
 
+class Birth(Record):
+    """What is fixed when any process starts: enough to know it again, or to know that it is gone."""
+
+    boot_id: str
+    observer_namespace: int
+    """The PID namespace in which ``pid`` is valid."""
+    pid: int
+    start_ticks: int
+    time_namespace: int | None = None
+    pidfs_id: int | None = None
+    pidfs_handle: str | None = None
+    boot_id_source: str | None = None
+
+
+class Watched(Protocol):
+    """A look at a birth that goes on: ``fd`` can be read when the process has ended; -1 where it is not live."""
+
+    observation: Observation
+    fd: int
+
+    def close(self) -> None:
+        """Lets go of the descriptor."""
+
+
 class Observation(Record):
     """A fresh look at a birth: ``live``, ``gone`` or ``unknown``, and why."""
 
@@ -194,6 +218,12 @@ class Backend(Protocol):
 
         Raises ImpossibleRequest, LimitsDenied, TierTooWeak or SetupFailed; then nothing is left.
         """
+
+    def birth(self) -> Birth:
+        """This very process. Raises SetupFailed where it cannot be told."""
+
+    def watch(self, birth: Birth | NamespaceInit) -> Watched:
+        """A fresh look at any recorded birth. Never raises for what it cannot see: that is ``unknown``."""
 
     def observe(self, proof: NamespaceInit) -> Observation:
         """A fresh look at a recorded birth. Never raises for what it cannot see: that is ``unknown``."""

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from contain.backend import SignalSource
+    from contain.backend import Birth, SignalSource, Watched
     from contain.job import Job
     from contain.linux.tree_limits import TreeLimits
     from contain.linux.tree_memory import TreeMemory
@@ -172,6 +172,14 @@ class LinuxBackend:
         if self._given_back is not None:
             limits.setdefault(resource.RLIMIT_NOFILE, self._given_back)
         return limits
+
+    def birth(self) -> Birth:
+        """See contain.backend.Backend."""
+        return birth.mine()
+
+    def watch(self, born: Birth | NamespaceInit) -> Watched:
+        """See contain.backend.Backend."""
+        return birth.look(born)
 
     def observe(self, proof: NamespaceInit) -> Observation:
         """See contain.backend.Backend."""

@@ -9,7 +9,7 @@ import errno
 import os
 import select
 
-from contain.backend import Observation
+from contain.backend import Birth, Observation
 from contain.errors import SetupFailed
 from contain.linux import native, procfs
 from receipts import KERNEL, MOUNTED, NamespaceInit
@@ -131,6 +131,32 @@ def _unproven(why: str) -> SetupFailed:
     )
 
 
+def mine() -> Birth:
+    """The birth of this process. Raises SetupFailed where /proc does not show it."""
+    try:
+        observer = here()
+        pidfd = os.pidfd_open(os.getpid())
+        try:
+            proc_pid, _ = _fdinfo(pidfd)
+            return Birth(
+                boot_id=observer.boot_id,
+                boot_id_source=observer.boot_id_source,
+                observer_namespace=observer.pid_namespace,
+                time_namespace=observer.time_namespace,
+                pid=os.getpid(),
+                start_ticks=_start_ticks(proc_pid),
+                pidfs_id=os.fstat(pidfd).st_ino if observer.pidfs else None,
+                pidfs_handle=native.pidfs_handle(pidfd),
+            )
+        finally:
+            os.close(pidfd)
+    except OSError as error:
+        raise SetupFailed(
+            f"This process cannot tell its own birth ({error.strerror}).",
+            advice="Mount /proc of this PID namespace.",
+        ) from None
+
+
 class Found:
     """An observation, and the pidfd of the process while it is live. ``close`` after use."""
 
@@ -139,6 +165,11 @@ class Found:
         self.observation = Observation(state=state, why=why)
         self.pidfd = pidfd
 
+    @property
+    def fd(self) -> int:
+        """For contain.backend.Watched."""
+        return self.pidfd
+
     def close(self) -> None:
         """Lets go of the pidfd."""
         if self.pidfd >= 0:
@@ -146,7 +177,7 @@ class Found:
             self.pidfd = -1
 
 
-def look(proof: NamespaceInit) -> Found:
+def look(proof: NamespaceInit | Birth) -> Found:
     """A fresh look at a recorded birth."""
     try:
         if here().boot_id != proof.boot_id:
@@ -175,7 +206,7 @@ def _judge(pidfd: int, why: str) -> Found:
     return Found(LIVE, why, pidfd)
 
 
-def _by_handle(proof: NamespaceInit) -> Found | None:
+def _by_handle(proof: NamespaceInit | Birth) -> Found | None:
     """The exact process by its pidfs handle (Linux 6.14); None where that cannot decide."""
     if proof.pidfs_handle is None:
         return None
@@ -190,7 +221,7 @@ def _by_handle(proof: NamespaceInit) -> Found | None:
     return Found(GONE, "its pidfs handle is stale") if pidfd == -errno.ESTALE else None
 
 
-def _by_number(proof: NamespaceInit) -> Found:
+def _by_number(proof: NamespaceInit | Birth) -> Found:
     try:
         pidfd = os.pidfd_open(proof.pid)
     except OSError as error:
@@ -210,7 +241,7 @@ def _by_number(proof: NamespaceInit) -> Found:
     return Found(GONE if gone else UNKNOWN, why)
 
 
-def _compare(proof: NamespaceInit, pidfd: int) -> tuple[str, str]:
+def _compare(proof: NamespaceInit | Birth, pidfd: int) -> tuple[str, str]:
     """Is the process of ``pidfd`` the recorded one? LIVE: yes; GONE: no, the number was used again."""
     if proof.pidfs_id is not None and here().pidfs:
         same = os.fstat(pidfd).st_ino == proof.pidfs_id
@@ -222,6 +253,6 @@ def _compare(proof: NamespaceInit, pidfd: int) -> tuple[str, str]:
         ticks = _start_ticks(proc_pid)
     except FileNotFoundError:
         return UNKNOWN, "/proc hides the process that has its number"
-    if ticks != proof.start_ticks or not _leads_a_namespace(chain):
+    if ticks != proof.start_ticks or (isinstance(proof, NamespaceInit) and not _leads_a_namespace(chain)):
         return GONE, "its number belongs to another process now (start time)"
     return LIVE, "start time and NSpid"

@@ -1,0 +1,49 @@
+"""Who may run now: pure functions of a snapshot, a sample, the policy and the time. Nothing here reads the machine."""
+
+from __future__ import annotations
+
+from contain.budget.arbiter.accounts import after, enqueue, leave, release, settled
+from contain.budget.arbiter.explain import explain, free, ticket_of
+from contain.budget.arbiter.facts import (
+    Decision,
+    Disk,
+    Grant,
+    Health,
+    Hold,
+    LimitState,
+    Now,
+    Permit,
+    Sample,
+    Snapshot,
+    Ticket,
+    Unknown,
+)
+from contain.budget.arbiter.reasons import Holding, Reason, render
+from contain.budget.arbiter.walk import decide
+
+__all__ = [
+    "Decision",
+    "Disk",
+    "Grant",
+    "Health",
+    "Hold",
+    "Holding",
+    "LimitState",
+    "Now",
+    "Permit",
+    "Reason",
+    "Sample",
+    "Snapshot",
+    "Ticket",
+    "Unknown",
+    "after",
+    "decide",
+    "enqueue",
+    "explain",
+    "free",
+    "leave",
+    "release",
+    "render",
+    "settled",
+    "ticket_of",
+]

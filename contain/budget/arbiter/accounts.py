@@ -1,0 +1,139 @@
+"""What a snapshot becomes: a ticket joins, a decision is applied, a permit is returned. Pure, like the decision."""
+
+from __future__ import annotations
+
+from contain.budget.arbiter.facts import Permit
+from contain.budget.arbiter.walk import share
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from contain.budget.arbiter.facts import Decision, Grant, Now, Snapshot, Ticket
+    from contain.budget.policy import Policy
+
+
+def enqueue(snapshot: Snapshot, ticket: Ticket) -> Snapshot:
+    """The ticket joins at the end; its seq must be the largest.
+
+    A session that was not active starts at the smallest service of the active ones: it can neither save up turns while
+    it is away, nor can anybody gain by inventing sessions. What it owes itself it still owes.
+    """
+    tickets = (*snapshot.tickets, ticket)
+    active = {one.session for one in snapshot.tickets} | {one.session for one in snapshot.permits}
+    if ticket.session in active or not active:
+        return snapshot.replace(tickets=tickets)
+    service = snapshot.service
+    least = min(service.get(session, 0.0) for session in active)
+    if service.get(ticket.session, 0.0) >= least:
+        return snapshot.replace(tickets=tickets)
+    return snapshot.replace(tickets=tickets, service={**service, ticket.session: least})
+
+
+def leave(snapshot: Snapshot, ticket_id: str) -> Snapshot:
+    """The ticket is gone without a grant: canceled, refused, or its owner ended."""
+    kept = tuple(one for one in snapshot.tickets if one.id != ticket_id)
+    return snapshot.replace(tickets=kept, overtaken=_of_waiting(snapshot.overtaken, kept))
+
+
+def after(snapshot: Snapshot, decision: Decision, policy: Policy, now: Now) -> Snapshot:
+    """The snapshot with the decision applied: granted tickets are permits, the others overtaken, targets in force."""
+    if not decision.grants and not decision.targets and decision.limit is snapshot.limit:
+        return snapshot
+    permits = _retargeted(snapshot, decision, policy, now) if decision.targets else snapshot.permits
+    if not decision.grants:
+        return snapshot.replace(permits=permits, limit=decision.limit)
+    granted = {grant.ticket.id for grant in decision.grants}
+    tickets = tuple([one for one in snapshot.tickets if one.id not in granted])
+    service = dict(snapshot.service)
+    fresh = [permit_of(grant, policy, now) for grant in decision.grants]
+    for permit in fresh:
+        service[permit.session] = service.get(permit.session, 0.0) + permit.charged
+    return snapshot.replace(
+        tickets=tickets,
+        permits=(*permits, *fresh),
+        overtaken=_overtaken(snapshot, decision, tickets),
+        service=service,
+        limit=decision.limit,
+    )
+
+
+def permit_of(grant: Grant, policy: Policy, now: Now) -> Permit:
+    """The permit that a grant becomes; its session is charged for the expected time."""
+    ticket = grant.ticket
+    return Permit(
+        id=ticket.id,
+        seq=ticket.seq,
+        session=ticket.session,
+        class_name=ticket.class_name,
+        lane=ticket.lane,
+        units=grant.units,
+        target=grant.units,
+        min_units=min(ticket.min_units, policy.base),
+        mem_mib=ticket.mem_mib,
+        draws=ticket.draws,
+        unit_draws=ticket.unit_draws,
+        resizable=ticket.resizable,
+        granted_at_s=now.awake_s,
+        holder=ticket.holder,
+        how=grant.how,
+        charged=share(policy, grant.units, ticket.mem_mib) * ticket.expected_s,
+        served_at_s=now.awake_s,
+    )
+
+
+def settled(permit: Permit, policy: Policy, now: Now, units: int) -> Permit:
+    """The wrapper holds ``units`` from now on: what it used before is closed into ``served``."""
+    if units == permit.units:
+        return permit
+    return permit.replace(units=units, served=used_service(permit, policy, now), served_at_s=now.awake_s)
+
+
+def used_service(permit: Permit, policy: Policy, now: Now) -> float:
+    """Service that the permit has really used until now."""
+    open_s = max(0.0, now.awake_s - permit.served_at_s)
+    return permit.served + share(policy, permit.units, permit.mem_mib) * open_s
+
+
+def release(snapshot: Snapshot, permit_id: str, policy: Policy, now: Now) -> Snapshot:
+    """The permit is returned: its session pays what was used instead of what was expected."""
+    permit = next((one for one in snapshot.permits if one.id == permit_id), None)
+    if permit is None:
+        return snapshot
+    owed = snapshot.service.get(permit.session, 0.0) + used_service(permit, policy, now) - permit.charged
+    return snapshot.replace(
+        permits=tuple([one for one in snapshot.permits if one is not permit]),
+        service={**snapshot.service, permit.session: max(0.0, owed)},
+    )
+
+
+def _retargeted(snapshot: Snapshot, decision: Decision, policy: Policy, now: Now) -> tuple[Permit, ...]:
+    """Upwards the units are accounted at once, since the command may take them; downwards when it has let go."""
+    wanted = dict(decision.targets)
+    moved: list[Permit] = []
+    for permit in snapshot.permits:
+        target = wanted.get(permit.id)
+        if target is None:
+            moved.append(permit)
+        else:
+            larger = settled(permit, policy, now, max(permit.units, target))
+            moved.append(larger.replace(target=target))
+    return tuple(moved)
+
+
+def _overtaken(snapshot: Snapshot, decision: Decision, left: tuple[Ticket, ...]) -> dict[int, int]:
+    """Every grant to a later seq counts by its units. A dormant ticket is not overtaken: it does not wait."""
+    counts = _of_waiting(snapshot.overtaken, left)
+    for grant in decision.grants:
+        for ticket in left:
+            if ticket.seq > grant.ticket.seq:
+                break
+            if not ticket.dormant:
+                counts[ticket.seq] = counts.get(ticket.seq, 0) + grant.units
+    return counts
+
+
+def _of_waiting(overtaken: Mapping[int, int], left: tuple[Ticket, ...]) -> dict[int, int]:
+    if not overtaken:
+        return {}
+    return {ticket.seq: overtaken[ticket.seq] for ticket in left if ticket.seq in overtaken}

@@ -1,0 +1,211 @@
+"""Every change of the registry. Whoever holds the lock is the judge: a commit that frees or adds also decides."""
+
+from __future__ import annotations
+
+import time
+
+from contain.budget.arbiter import Now, after, decide, leave, release
+from contain.budget.queue import reconcile, wake
+from contain.budget.registry.rows import dumps
+from contain.errors import ContainError
+from receipts import NamespaceInit, Unreadable, decode, jsontext
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import TypeVar
+
+    from contain.backend import Backend, Birth
+    from contain.budget.arbiter import Decision, Health, Hold, Sample
+    from contain.budget.policy import Policy
+    from contain.budget.registry import Book, PermitRow, Registry, TicketRow
+
+    T = TypeVar("T")
+
+SAMPLE_S = 2.0
+"""No decision is made on an older look at the machine."""
+
+
+class PermitLost(ContainError):
+    """The permit that was granted is not there any more."""
+
+    reason = "permit-lost"
+    exit_code = 85
+
+
+class Desk:
+    """One process's way to the registry: looks before the lock, changes and decides inside, wakes after it."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        policy: Policy,
+        backend: Backend,
+        sample: Callable[[], Sample],
+        operator: Callable[[], tuple[tuple[Hold, ...], Mapping[str, Health]]],
+    ) -> None:
+        """``sample`` reads the machine, ``operator`` the holds and pools' health; neither is called in the lock."""
+        self.registry = registry
+        self.policy = policy
+        self._backend = backend
+        self._read_sample = sample
+        self._read_operator = operator
+        self._gone: set[str] = set()
+        self._sample: Sample | None = None
+        self._sampled_s = float("-inf")
+
+    # -- looking, outside the lock ---------------------------------------------------------------------------------
+
+    @staticmethod
+    def now() -> Now:
+        """CLOCK_MONOTONIC stands still in suspend: nothing has expired when a lid opens."""
+        return Now(awake_s=time.monotonic(), wall_s=time.time())
+
+    def sample(self) -> Sample:
+        """A look at the machine, at most ``SAMPLE_S`` old."""
+        now_s = time.monotonic()
+        if self._sample is None or now_s - self._sampled_s > SAMPLE_S / 2:
+            self._sample = self._read_sample()
+            self._sampled_s = now_s
+        return self._sample
+
+    def look(self) -> Book:
+        """The registry as it was last committed."""
+        return self.registry.look(*self._read_operator())
+
+    def observe(self, book: Book) -> None:
+        """Looks at every birth in the book that is not known to be gone."""
+        for key, born in reconcile.births(book).items():
+            if key not in self._gone:
+                watched = self._backend.watch(_proof(born) if isinstance(born, str) else born)
+                watched.close()
+                if watched.observation.gone:
+                    self._gone.add(key)
+
+    # -- changing, inside ------------------------------------------------------------------------------------------
+
+    def commit(self, change: Callable[[Book, Now], T]) -> tuple[T, Decision, Book]:
+        """One transaction: the dead are settled, ``change`` is made, and what can be granted is granted."""
+        self.observe(self.look())
+        sample, operator = self.sample(), self._read_operator()
+        with self.registry.transaction(*operator) as book:
+            now = self.now()
+            reconcile.reconcile(book, self._gone, self.policy, now)
+            result = change(book, now)
+            decision = decide(book.snapshot, sample, self.policy, now)
+            book.settle(after(book.snapshot, decision, self.policy, now), now.awake_s)
+            for grant in decision.grants:
+                book.note("granted", book.permits[grant.ticket.id], now.awake_s, now.wall_s, grant.how)
+            bells = self._bells(book, decision)
+        for name in bells:
+            wake.ring(self.registry.folder, name)
+        return result, decision, book
+
+    @staticmethod
+    def _bells(book: Book, decision: Decision) -> list[str]:
+        """Of everyone who must look: derived from the rows, so that nothing is lost with a judge that dies here."""
+        rows: list[TicketRow | PermitRow | None] = [
+            book.permits.get(one) or book.tickets.get(one) for one in decision.wake
+        ]
+        rows += [row for row in book.permits.values() if row.permit.state == reconcile.GRANTED]
+        rows += [row for row in book.tickets.values() if not row.ticket.dormant][:1]
+        return list(dict.fromkeys(row.wake for row in rows if row is not None and row.wake))
+
+    def tick(self) -> Book:
+        """Settles and decides, and changes nothing else: what the sentinel does."""
+        return self.commit(lambda book, now: None)[2]  # noqa: ARG005
+
+    def enqueue(self, row: TicketRow) -> TicketRow:
+        """A new ticket at the end of the line; it may be granted in the same commit."""
+
+        def change(book: Book, now: Now) -> TicketRow:
+            placed = book.add(row)
+            from contain.budget.arbiter import enqueue
+
+            snapshot = enqueue(book.snapshot, placed.ticket)
+            book.settle(snapshot, now.awake_s)
+            book.note("asked", placed, now.awake_s, now.wall_s)
+            return placed
+
+        return self.commit(change)[0]
+
+    def restore(self, row: TicketRow) -> None:
+        """A ticket that vanished, or was dormant, at its own place again."""
+
+        def change(book: Book, now: Now) -> None:
+            if row.ticket.id in book.permits:
+                return
+            book.put_back(row)
+            others = [one for one in book.snapshot.tickets if one.id != row.ticket.id]
+            tickets = tuple(sorted((*others, row.ticket), key=lambda one: one.seq))
+            book.snapshot = book.snapshot.replace(tickets=tickets)
+            book.note("restored", row, now.awake_s, now.wall_s)
+
+        self.commit(change)
+
+    def withdraw(self, ticket_id: str, why: str) -> None:
+        """The ticket, or the grant that came meanwhile, is given up by its owner."""
+
+        def change(book: Book, now: Now) -> None:
+            row = book.tickets.get(ticket_id) or book.permits.get(ticket_id)
+            if row is None:
+                return
+            book.note("withdrawn", row, now.awake_s, now.wall_s, why)
+            snapshot = release(leave(book.snapshot, ticket_id), ticket_id, self.policy, now)
+            book.settle(snapshot, now.awake_s)
+
+        self.commit(change)
+
+    def bind(self, permit_id: str, proof: str, receipts: str, job_id: str) -> None:
+        """The permit is this containment's from now on. Raises PermitLost."""
+
+        def change(book: Book, now: Now) -> None:
+            row = book.permits.get(permit_id)
+            if row is None or row.permit.state != reconcile.GRANTED:
+                raise PermitLost(
+                    f"The permit {permit_id} is not there any more.",
+                    advice="Ask again; contain status shows what became of it.",
+                )
+            bound = row.replace(
+                permit=row.permit.replace(state=reconcile.BOUND),
+                proof=proof,
+                receipts=receipts,
+                job_id=job_id,
+                state_s=now.awake_s,
+            )
+            book.put(bound)
+            permits = tuple(bound.permit if one.id == permit_id else one for one in book.snapshot.permits)
+            book.snapshot = book.snapshot.replace(permits=permits)
+
+        self.commit(change)
+
+    def release(self, permit_id: str, why: str) -> None:
+        """The permit returns: its tree is proven gone, or was never made."""
+
+        def change(book: Book, now: Now) -> None:
+            row = book.permits.get(permit_id)
+            if row is None:
+                return  # somebody saw the same proof before us
+            book.note("returned", row, now.awake_s, now.wall_s, why)
+            book.settle(release(book.snapshot, permit_id, self.policy, now), now.awake_s)
+
+        self.commit(change)
+
+    def owner(self) -> Birth:
+        """This process."""
+        return self._backend.birth()
+
+    def gone(self, row: TicketRow | PermitRow) -> bool:
+        """Whether the owner is known to be gone."""
+        return dumps(row.owner) in self._gone
+
+
+def _proof(text: str) -> NamespaceInit:
+    """A proof as the registry has it. One that cannot be read is looked at as one that can never be found."""
+    try:
+        return decode(NamespaceInit, jsontext.loads(text))
+    except (ValueError, Unreadable) as error:
+        raise PermitLost(
+            f"A proof in the registry cannot be read ({error}).",
+            advice="contain repair rebuilds the registry from the receipts.",
+        ) from None

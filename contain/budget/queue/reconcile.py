@@ -1,0 +1,94 @@
+"""What becomes of requests whose owners are gone. Facts are observed before the lock, and used under it.
+
+A birth that is gone never comes back, so an old fact can only release late, never wrongly. Unknown is not gone: it
+keeps what it has.
+
+    what              owner              tree       then
+    ticket            gone               -          withdrawn
+    permit, unbound   gone               -          returned: nothing can have run
+    permit, unbound   alive, 10 s awake  -          back to its place, dormant until its owner speaks
+    permit, bound     gone               gone       returned
+    permit, bound     gone               otherwise  cleanup: the tree is ending, its end is waited for
+"""
+
+from __future__ import annotations
+
+from contain.budget.arbiter import leave, release
+from contain.budget.registry.rows import TicketRow, dumps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from contain.backend import Birth
+    from contain.budget.arbiter import Now
+    from contain.budget.policy import Policy
+    from contain.budget.registry import Book, PermitRow
+
+UNBOUND_S = 10.0
+"""A grant that nobody takes for so long, awake, is somebody else's turn."""
+
+GRANTED, BOUND, CLEANUP = "granted", "bound", "cleanup"
+
+
+def births(book: Book) -> dict[str, Birth | str]:
+    """Whom to look at: every owner (a Birth), and every proof (its JSON) under the key ``proof:ID``."""
+    found: dict[str, Birth | str] = {}
+    for row in book.tickets.values():
+        found[dumps(row.owner)] = row.owner
+    for permit_id, permit in book.permits.items():
+        found[dumps(permit.owner)] = permit.owner
+        if permit.proof is not None:
+            found[f"proof:{permit_id}"] = permit.proof
+    return found
+
+
+def reconcile(book: Book, gone: Collection[str], policy: Policy, now: Now) -> None:
+    """Applies what is known. ``gone``: keys of `births` that were proven gone."""
+    snapshot = book.snapshot
+    for ticket_id, row in list(book.tickets.items()):
+        if dumps(row.owner) in gone:
+            snapshot = leave(snapshot, ticket_id)
+            book.note("vanished", row, now.awake_s, now.wall_s, "its owner is gone")
+    for permit_id, permit in list(book.permits.items()):
+        why = _over(permit_id, permit, gone)
+        if why is not None:
+            snapshot = release(snapshot, permit_id, policy, now)
+            book.note("returned", permit, now.awake_s, now.wall_s, why)
+        elif permit.proof is not None and permit.permit.state != CLEANUP and dumps(permit.owner) in gone:
+            permits = tuple(
+                one.replace(state=CLEANUP) if one.id == permit_id else one for one in snapshot.permits
+            )
+            snapshot = snapshot.replace(permits=permits)
+            book.note("cleanup", permit, now.awake_s, now.wall_s, "its owner is gone, its tree is not yet")
+    if snapshot is not book.snapshot:
+        book.settle(snapshot, now.awake_s)
+    for permit in list(book.permits.values()):
+        if permit.permit.state == GRANTED and now.awake_s - permit.state_s > UNBOUND_S:
+            _put_back(book, permit, policy, now)
+
+
+def _over(permit_id: str, row: PermitRow, gone: Collection[str]) -> str | None:
+    if dumps(row.owner) not in gone:
+        return None
+    if row.proof is None:
+        return "its owner is gone, and nothing was bound"
+    return "its owner and its tree are gone" if f"proof:{permit_id}" in gone else None
+
+
+def _put_back(book: Book, row: PermitRow, policy: Policy, now: Now) -> None:
+    """To its own place, where it is passed over until its owner speaks again."""
+    book.settle(release(book.snapshot, row.permit.id, policy, now), now.awake_s)
+    ticket = row.ticket.replace(seq=row.permit.seq, dormant=True)
+    back = TicketRow(
+        ticket=ticket,
+        owner=row.owner,
+        wake=row.wake,
+        since_s=row.since_s,
+        until_s=row.until_s,
+        returned=row.returned + 1,
+    )
+    book.put_back(back)
+    tickets = tuple(sorted((*book.snapshot.tickets, ticket), key=lambda one: one.seq))
+    book.snapshot = book.snapshot.replace(tickets=tickets)
+    book.note("dormant", back, now.awake_s, now.wall_s, f"it was granted, and not taken for {UNBOUND_S:g} s")

@@ -1,0 +1,56 @@
+"""A FIFO for each waiter. A socket's path may have 107 bytes, and a signal says nothing about who is gone."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+FOLDER = "wake"
+
+
+class Bell:
+    """This process's own FIFO: opened before the ticket is committed, so that no wake-up is lost."""
+
+    def __init__(self, registry_folder: str, ticket_id: str) -> None:
+        """Makes it. Raises OSError."""
+        folder = os.path.join(registry_folder, FOLDER)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        self.name = ticket_id
+        self._path = os.path.join(folder, ticket_id)
+        os.mkfifo(self._path, 0o600)
+        # Both ends: with the writing one only in others' hands, each of their closes would read as an end.
+        self.fd = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def silence(self) -> None:
+        """Takes what has rung."""
+        try:
+            while os.read(self.fd, 4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def close(self) -> None:
+        """Removes it."""
+        os.close(self.fd)
+        try:
+            os.unlink(self._path)
+        except FileNotFoundError:
+            pass
+
+
+def ring(registry_folder: str, name: str) -> bool:
+    """Wakes a waiter; False when nobody listens there any more (ENXIO), which is no proof of anything."""
+    path = os.path.join(registry_folder, FOLDER, name)
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ENOENT):
+            return False
+        raise
+    try:
+        os.write(fd, b"!")
+    except BlockingIOError:
+        pass  # it has more than enough to read
+    finally:
+        os.close(fd)
+    return True

@@ -1,0 +1,123 @@
+"""The SQLite file of the registry. One connection a process, opened again after a fork, never by hand beside it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+
+from contain.budget.registry.book import SCHEMA, VERSION, Book
+from contain.budget.registry.lock import RegistryLock
+from contain.errors import ContainError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from sqlite3 import Connection
+
+    from contain.budget.arbiter import Health, Hold
+
+FILE = "registry.db"
+LOCK = "lock"
+BUSY_S = 5.0
+"""Our own lock orders the writers; SQLite's is met only for the moment in which another process opens or closes."""
+
+
+class RegistryDamaged(ContainError):
+    """The registry's file cannot be read. Nothing is released: receipts tell what still runs."""
+
+    reason = "registry-damaged"
+    exit_code = 84
+    usual_state = "Nothing was granted and nothing was released."
+
+
+class Registry:
+    """Tickets and permits of one place. Safe from any thread; after a fork the child has a connection of its own."""
+
+    def __init__(self, folder: str, base: int, say: Callable[[str], None]) -> None:
+        """``folder`` is private and on a file system that keeps locks (receipts.place judged it)."""
+        self.folder = folder
+        self._base = base
+        self._say = say
+        self._threads = threading.Lock()
+        self._connection: Connection | None = None
+        self._pid = 0
+
+    def _open(self) -> Connection:
+        import sqlite3
+
+        if self._connection is not None and self._pid == os.getpid():
+            return self._connection
+        path = os.path.join(self.folder, FILE)
+        try:
+            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
+            # Another boot voids every row, and SIGKILL loses nothing that was written: a sync would buy nothing, and
+            # would be waited for by everybody, inside the lock.
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = OFF")
+            [version] = connection.execute("PRAGMA user_version").fetchone()
+            if version not in (0, VERSION):
+                raise RegistryDamaged(
+                    f"The registry in {self.folder} is of another version ({version}).",
+                    advice="Use one version of contain for one account, or wait until the other's jobs have ended.",
+                )
+            if version == 0:
+                connection.executescript(SCHEMA)
+                connection.execute(f"PRAGMA user_version = {VERSION}")
+            os.chmod(path, 0o600)
+        except sqlite3.Error as error:
+            raise self._damaged(error) from None
+        # The old connection of a forked child is its parent's: closing it would touch the parent's locks.
+        self._connection, self._pid = connection, os.getpid()
+        return connection
+
+    def _damaged(self, error: Exception) -> RegistryDamaged:
+        return RegistryDamaged(
+            f"The registry in {self.folder} cannot be used ({error}).",
+            advice="contain repair rebuilds it from the receipts; contain exec --no-budget runs without it.",
+        )
+
+    @contextmanager
+    def transaction(self, holds: tuple[Hold, ...], health: Mapping[str, Health]) -> Iterator[Book]:
+        """A view that nobody else changes meanwhile; committed at the end, forgotten on an error.
+
+        Raises LockUnavailable and RegistryDamaged.
+        """
+        import sqlite3
+
+        with self._threads, RegistryLock(os.path.join(self.folder, LOCK), self._say):
+            connection = self._open()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield Book(connection, holds, health, self._base)
+                    connection.execute("COMMIT")
+                except BaseException:
+                    connection.execute("ROLLBACK")
+                    raise
+            except (sqlite3.Error, ValueError, TypeError) as error:
+                raise self._damaged(error) from error
+
+    def look(self, holds: tuple[Hold, ...], health: Mapping[str, Health]) -> Book:
+        """All rows as they were last committed, without the lock: to be shown, or to know whom to look at."""
+        import sqlite3
+
+        with self._threads:
+            if self._connection is None or self._pid != os.getpid():
+                with RegistryLock(os.path.join(self.folder, LOCK), self._say):
+                    self._open()  # may make the file, and its tables
+            connection = self._open()
+            try:
+                connection.execute("BEGIN")
+                try:
+                    return Book(connection, holds, health, self._base)
+                finally:
+                    connection.execute("ROLLBACK")
+            except (sqlite3.Error, ValueError, TypeError) as error:
+                raise self._damaged(error) from error
+
+    def close(self) -> None:
+        """Closes the connection of this process."""
+        if self._connection is not None and self._pid == os.getpid():
+            self._connection.close()
+        self._connection = None
