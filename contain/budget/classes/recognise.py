@@ -214,10 +214,11 @@ def _manager(name: str, arguments: Sequence[str], sight: Sight, depth: int) -> J
     verb, rest = SHORTHANDS.get(asked.verb, asked.verb), list(asked.rest)
     if verb in EXEC_VERBS:
         return _behind_exec(name, rest, asked, sight, depth)
-    if verb in INSTALLS or (name == "yarn" and not verb and not arguments):
-        return _kind("install", name)
+    own = "install" if verb in INSTALLS or (name == "yarn" and not arguments) else ""
     if name == "bun" and (verb in ("test", "build") or "." in verb):
-        return _kind({"test": "test", "build": "bundle"}.get(verb, "other"), name)
+        own = {"test": "test", "build": "bundle"}.get(verb, "other")
+    if own:
+        return _kind(own, name)
     if verb in RUN_VERBS:
         inner = scripts.call(name, rest)
         merged = asked.replace(many=asked.many or inner.many, selected=asked.selected or inner.selected)

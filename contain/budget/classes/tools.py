@@ -71,8 +71,7 @@ def _tool(
         watch=tuple(watch.split()),
         jobs=tuple(jobs.split()),
         single=tuple(single.split()),
-        valued=frozenset(valued.split())
-        | frozenset(jobs.split()) - {"-j", "--jobs", "--parallel", "--concurrency"},
+        valued=listed(valued) | listed(jobs) - OPTIONAL_NUMBER,
         focus=focus,
     )
 
@@ -217,7 +216,8 @@ TOOLS: Mapping[str, Tool] = {
     "esbuild": _tool("bundle", watch="--watch --serve"),
     "parcel": _tool("serve", "build=bundle watch=serve serve=serve"),
     **_same("tailwindcss sass postcss", _tool("bundle", watch="-w --watch")),
-    "deno": _tool("other", "test=test task=script lint=lint fmt=format check=typecheck compile=compile", watch="--watch"),
+    "deno": _tool("other", "test=test task=script lint=lint fmt=format check=typecheck compile=compile",
+        watch="--watch"),
     "cargo": _CARGO,
     **_same("cross", _CARGO),
     "rustc": _tool("compile", valued="-o -C --edition --crate-type -L").replace(jobserver=True),
