@@ -18,10 +18,46 @@ from tests.budget.command_lines import rows
 if TYPE_CHECKING:
     from pathlib import Path
 
-LAUNCHED = ["env A=1", "nice -n 5", "timeout 60", "nohup", "setsid", "stdbuf -oL", "time -p", "sudo -u nobody"]
+LAUNCHED = [
+    "env A=1",
+    "nice -n 5",
+    "timeout 60",
+    "nohup",
+    "setsid",
+    "stdbuf -oL",
+    "time -p",
+    "sudo -u nobody",
+]
 VOCABULARY = st.sampled_from(
-    [*TOOLS, *LAUNCHERS, "npm", "pnpm", "yarn", "bash", "python3", "node", "run", "exec", "-c", "-m", "-j", "-j8", "--"]
-    + ["-n", "auto", "a.test.ts", "tests/test_a.py", "-C", "x", "--filter", "-k", "A=b", "", "-", "*"]
+    [
+        *TOOLS,
+        *LAUNCHERS,
+        "npm",
+        "pnpm",
+        "yarn",
+        "bash",
+        "python3",
+        "node",
+        "run",
+        "exec",
+        "-c",
+        "-m",
+        "-j",
+        "-j8",
+        "--",
+        "-n",
+        "auto",
+        "a.test.ts",
+        "tests/test_a.py",
+        "-C",
+        "x",
+        "--filter",
+        "-k",
+        "A=b",
+        "",
+        "-",
+        "*",
+    ]
 )
 
 
@@ -104,8 +140,15 @@ def test_a_package_script_is_what_it_runs(expected: str, command: str) -> None:
 
 @pytest.mark.parametrize(
     ("command", "on_terminal", "elsewhere"),
-    [("bash", "none", "script"), ("bash -l", "none", "script"), ("python3", "none", "other"), ("vitest", "serve", "test")]
-    + [("vitest run", "test", "test"), ("bash x", "script", "script"), ("node", "none", "other")],
+    [
+        ("bash", "none", "script"),
+        ("bash -l", "none", "script"),
+        ("python3", "none", "other"),
+        ("vitest", "serve", "test"),
+        ("vitest run", "test", "test"),
+        ("bash x", "script", "script"),
+        ("node", "none", "other"),
+    ],
 )
 def test_a_person_in_front_makes_a_difference(command: str, on_terminal: str, elsewhere: str) -> None:
     """What waits for a person on a terminal reads a script, or runs once, without one."""
@@ -168,5 +211,19 @@ def test_a_lane_is_a_pool() -> None:
 
 def test_a_class_repeats_no_word_of_the_user() -> None:
     """What is shown and stored of a command is the table's own names, never an argument."""
-    names = {*TOOLS, "", "python", "django", "node", "deno", "npm", "pnpm", "yarn", "bun", "bash", "sh", "zsh"}
+    names = {
+        *TOOLS,
+        "",
+        "python",
+        "django",
+        "node",
+        "deno",
+        "npm",
+        "pnpm",
+        "yarn",
+        "bun",
+        "bash",
+        "sh",
+        "zsh",
+    }
     assert {classify(shlex.split(command)).tool for _, command in rows()} <= names
