@@ -22,8 +22,8 @@ FIFO, PIPE = "fifo", "pipe"
 TOKEN = b"+"
 
 MOST_UNITS = 4096
-"""One page: the least that a pipe holds when a user's pipe buffers are used up (pipe(7), pipe-user-pages-soft). So no put
-of a token ever finds it full, ours or a client's."""
+"""One page: the least that a pipe holds when a user's pipe buffers are used up (pipe(7), pipe-user-pages-soft). So no
+put of a token ever finds it full, ours or a client's."""
 
 FD_SETSIZE = 1024
 """GNU make waits with pselect(2), which knows no descriptor from here on."""
@@ -33,7 +33,7 @@ FIRST_WITH_FIFO = (4, 4)
 
 
 def form_for(make: tuple[int, ...] | None) -> str:
-    """The form that no tool of this machine dies of. ``make``: the version of the machine's GNU make; None: has none."""
+    """The form that no tool of this machine dies of. ``make``: the version of its GNU make, None if it has none."""
     return PIPE if make is not None and make < FIRST_WITH_FIFO else FIFO
 
 

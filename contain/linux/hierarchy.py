@@ -37,8 +37,8 @@ def _unescape(text: str) -> str:
     return text
 
 
-def _mounts() -> Iterator[_Mount]:
-    for line in procfs.read("/proc/self/mountinfo").splitlines():
+def _mounts(proc: str) -> Iterator[_Mount]:
+    for line in procfs.read(f"{proc}/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         fields, kind = before.split(" "), after.split(" ")
         if kind[0] == "cgroup2":
@@ -62,11 +62,13 @@ def _below(mount: _Mount, path: str) -> str | None:
     return directory if "/../" not in f"{directory}/" and os.path.isdir(directory) else None
 
 
-def own() -> Mapping[str, Group]:
-    """Controller -> this process's group in the hierarchy that has it. Raises OSError where /proc does not show it."""
-    mounts = list(_mounts())
-    found: dict[str, Group] = {}
-    for line in procfs.read("/proc/self/cgroup").splitlines():
+def every(proc: str = "/proc") -> Iterator[tuple[frozenset[str], Group]]:
+    """(controllers, this process's group) of each hierarchy that is mounted here; v2 also where it has no controller.
+
+    Raises OSError where /proc does not show it.
+    """
+    mounts = list(_mounts(proc))
+    for line in procfs.read(f"{proc}/self/cgroup").splitlines():
         _, listed, path = line.split(":", 2)
         names = set(listed.split(",")) - {""}
         for mount in mounts:
@@ -75,8 +77,14 @@ def own() -> Mapping[str, Group]:
             directory = _below(mount, path)
             if directory is None:
                 continue
-            version = V1 if listed else V2
             here = names or set((procfs.glance(f"{directory}/cgroup.controllers") or "").split())
-            found |= {name: Group(version=version, path=directory) for name in here if name not in found}
+            yield frozenset(here), Group(version=V1 if listed else V2, path=directory)
             break
+
+
+def own() -> Mapping[str, Group]:
+    """Controller -> this process's group in the hierarchy that has it. Raises OSError where /proc does not show it."""
+    found: dict[str, Group] = {}
+    for names, group in every():
+        found |= {name: group for name in names if name not in found}
     return found

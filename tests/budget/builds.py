@@ -74,7 +74,7 @@ class Build:
         for name in names:
             (self.place / name / "src").mkdir(parents=True)
             (self.place / name / "src" / "lib.rs").touch()
-            (self.place / name / "Cargo.toml").write_text(f'[package]\nname = "{name}"\nversion = "0.1.0"\n')
+            (self.place / name / "Cargo.toml").write_text(f'[package]\nname = "{name}"\nversion = "1.0.0"\n')
         wrapper = self.place / "wrapper"
         wrapper.write_text(CARGO_WRAPPER)
         wrapper.chmod(0o755)
