@@ -166,6 +166,14 @@ class TooManyJobs(ContainError):
     exit_code = 81
 
 
+class BadPolicy(ContainError):
+    """A policy file says what this version does not know, or numbers that cannot be true together."""
+
+    reason = "bad-policy"
+    exit_code = 82
+    usual_state = "The policy in force is as it was."
+
+
 class CommandFailed(Exception):
     """A command did not end by itself with 0, and its caller asked for that (``check``).
 

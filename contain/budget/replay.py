@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from contain.budget.arbiter import LimitState, Now, Sample, Snapshot, after, decide, enqueue, leave, release
+from contain.budget.arbiter import (
+    LimitState,
+    Now,
+    Sample,
+    Snapshot,
+    after,
+    decide,
+    enqueue,
+    leave,
+    release,
+    settled,
+)
 from receipts.record import Record
 
 TYPE_CHECKING = False
@@ -20,9 +31,11 @@ if TYPE_CHECKING:
 
 
 class Event(Record):
-    """One thing that happened. ``kind``: enqueue (with ``ticket``), grant (``units``, ``how``), release, leave, sample.
+    """One thing that happened.
 
-    ``at_s`` is awake seconds, ``id`` the ticket's or permit's. ``uses`` of a sample: permit id -> (busy cores, MiB).
+    ``kind`` is enqueue (with ``ticket``), grant (with ``units`` and ``how``), settled (the wrapper now holds
+    ``units``), release, leave or sample. ``at_s`` is awake seconds, ``id`` the ticket's or permit's; ``uses`` of a
+    sample are permit id, busy cores and MiB.
     """
 
     kind: str
@@ -59,9 +72,11 @@ class Replay:
         now = Now(awake_s=event.at_s, wall_s=event.at_s)
         if event.kind == "enqueue":
             assert event.ticket is not None
-            self.snapshot = enqueue(self.snapshot, event.ticket)
+            self.snapshot = enqueue(self.snapshot, event.ticket, self.policy)
         elif event.kind == "release":
             self.snapshot = release(self.snapshot, event.id, self.policy, now)
+        elif event.kind == "settled":
+            self.snapshot = _settled(self.snapshot, event, self.policy, now)
         elif event.kind == "leave":
             self.snapshot = leave(self.snapshot, event.id)
         elif event.kind == "sample":
@@ -135,6 +150,15 @@ def _lengths(log: list[Event]) -> dict[str, float]:
         elif event.kind == "release" and event.id in begun:
             lengths[event.id] = event.at_s - begun[event.id]
     return lengths
+
+
+def _settled(snapshot: Snapshot, event: Event, policy: Policy, now: Now) -> Snapshot:
+    permits = snapshot.permits
+    return snapshot.replace(
+        permits=tuple(
+            [settled(one, policy, now, event.units) if one.id == event.id else one for one in permits]
+        )
+    )
 
 
 def _measured(snapshot: Snapshot, uses: tuple[tuple[str, float | None, float | None], ...]) -> Snapshot:

@@ -215,7 +215,7 @@ def test_words_of_the_schema_are_those_of_the_code() -> None:
     """Causes and reasons: listed once more for hosts, and never out of date."""
     assert known(properties("outcome")["cause"]) == set(CAUSES)
     reasons = {kind.reason for kind in errors.ContainError.__subclasses__()}
-    assert known(properties("refused")["reason"]) == reasons - {"usage", "no-receipt", "held"}
+    assert known(properties("refused")["reason"]) == reasons - {"usage", "no-receipt", "held", "bad-policy"}
 
 
 REQUESTS: tuple[dict[str, object], ...] = (

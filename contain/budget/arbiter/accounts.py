@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contain.budget.arbiter.facts import Permit
-from contain.budget.arbiter.walk import share
+from contain.budget.arbiter.walk import cost, share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,21 +13,24 @@ if TYPE_CHECKING:
     from contain.budget.policy import Policy
 
 
-def enqueue(snapshot: Snapshot, ticket: Ticket) -> Snapshot:
+def enqueue(snapshot: Snapshot, ticket: Ticket, policy: Policy) -> Snapshot:
     """The ticket joins at the end; its seq must be the largest.
 
-    A session that was not active starts at the smallest service of the active ones: it can neither save up turns while
-    it is away, nor can anybody gain by inventing sessions. What it owes itself it still owes.
+    A session that was not active starts at the smallest service of the active ones, or where the last busy time ended:
+    it can neither save up turns while it is away, nor can anybody gain by inventing sessions. What it has used beyond
+    that it still owes, up to ``policy.debt_s``: to go away for a moment must not pay, to use an idle machine may.
     """
     tickets = (*snapshot.tickets, ticket)
-    active = {one.session for one in snapshot.tickets} | {one.session for one in snapshot.permits}
-    if ticket.session in active or not active:
+    session, service = ticket.session, snapshot.service
+    active = {one.session for one in snapshot.permits}
+    active.update([one.session for one in snapshot.tickets])
+    if session in active or not service:
         return snapshot.replace(tickets=tickets)
-    service = snapshot.service
-    least = min(service.get(session, 0.0) for session in active)
-    if service.get(ticket.session, 0.0) >= least:
+    least = min([service.get(one, 0.0) for one in active]) if active else max(service.values())
+    start = min(max(service.get(session, 0.0), least), least + policy.debt_s)
+    if start == service.get(session, 0.0):
         return snapshot.replace(tickets=tickets)
-    return snapshot.replace(tickets=tickets, service={**service, ticket.session: least})
+    return snapshot.replace(tickets=tickets, service={**service, session: start})
 
 
 def leave(snapshot: Snapshot, ticket_id: str) -> Snapshot:
@@ -52,7 +55,7 @@ def after(snapshot: Snapshot, decision: Decision, policy: Policy, now: Now) -> S
     return snapshot.replace(
         tickets=tickets,
         permits=(*permits, *fresh),
-        overtaken=_overtaken(snapshot, decision, tickets),
+        overtaken=_overtaken(snapshot, decision, tickets, policy),
         service=service,
         limit=decision.limit,
     )
@@ -121,19 +124,27 @@ def _retargeted(snapshot: Snapshot, decision: Decision, policy: Policy, now: Now
     return tuple(moved)
 
 
-def _overtaken(snapshot: Snapshot, decision: Decision, left: tuple[Ticket, ...]) -> dict[int, int]:
-    """Every grant to a later seq counts by its units. A dormant ticket is not overtaken: it does not wait."""
+def _overtaken(
+    snapshot: Snapshot, decision: Decision, left: tuple[Ticket, ...], policy: Policy
+) -> dict[int, float]:
+    """Every grant to a later seq counts by its cost, for the first who waits of each session.
+
+    The others wait behind their own session, and a dormant ticket does not wait: nobody overtakes them.
+    """
     counts = _of_waiting(snapshot.overtaken, left)
-    for grant in decision.grants:
-        for ticket in left:
-            if ticket.seq > grant.ticket.seq:
-                break
-            if not ticket.dormant:
-                counts[ticket.seq] = counts.get(ticket.seq, 0) + grant.units
+    costs = [(one.ticket.seq, cost(policy, one.units, one.ticket)) for one in decision.grants]
+    sessions: set[str] = set()
+    for ticket in left:
+        if ticket.dormant or ticket.session in sessions:
+            continue
+        sessions.add(ticket.session)
+        for seq, passed in costs:
+            if seq > ticket.seq:
+                counts[ticket.seq] = counts.get(ticket.seq, 0.0) + passed
     return counts
 
 
-def _of_waiting(overtaken: Mapping[int, int], left: tuple[Ticket, ...]) -> dict[int, int]:
+def _of_waiting(overtaken: Mapping[int, float], left: tuple[Ticket, ...]) -> dict[int, float]:
     if not overtaken:
         return {}
     return {ticket.seq: overtaken[ticket.seq] for ticket in left if ticket.seq in overtaken}

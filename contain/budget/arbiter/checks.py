@@ -36,6 +36,8 @@ def impossible(room: Room, ticket: Ticket) -> list[Failure]:
     budget = room.policy.mem_budget_mib
     if budget is not None and ticket.mem_mib > budget:
         found.append(("impossible", "memory", ticket.mem_mib, budget))
+    if not ticket.draws and not ticket.unit_draws:
+        return found
     draws = least_draws(room, ticket)
     return found + [("impossible", pool, n, whole) for pool, n in draws if n > (whole := room.whole(pool))]
 

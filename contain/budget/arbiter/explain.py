@@ -27,7 +27,7 @@ def explain(
     A ticket that does not wait yet is looked at as if it had just come.
     """
     if all(one.id != ticket.id for one in snapshot.tickets):
-        snapshot = enqueue(snapshot, ticket)
+        snapshot = enqueue(snapshot, ticket, policy)
     if ticket.dormant:
         return (Reason(kind="dormant", resource=""),)
     walk = Walk(snapshot, sample, policy, now)
@@ -37,8 +37,9 @@ def explain(
         walk = Walk(snapshot.replace(tickets=()), sample, policy, now)
         found = failing(walk.room, ticket)
     reasons = tuple(_reason(failure, walk, ticket) for failure in found)
-    if walk.room.thrash and not walk.room.used_cpu and found and all(kind in SOFT for kind, _, _, _ in found):
-        name, has, mark = walk.room.thrash
+    thrash = walk.room.thrashing()
+    if thrash and not walk.room.used_cpu and found and all(kind in SOFT for kind, _, _, _ in found):
+        name, has, mark = thrash
         reasons += (Reason(kind="thrash", resource=name, need=mark, has=has),)
     return reasons
 
@@ -78,7 +79,7 @@ def ticket_of(policy: Policy, asked: ClassCost, session: str, seq: int, ticket_i
 
 def _granted(snapshot: Snapshot, sample: Sample, policy: Policy, now: Now, tickets: list[Ticket]) -> int:
     for ticket in tickets:
-        snapshot = enqueue(snapshot, ticket)
+        snapshot = enqueue(snapshot, ticket, policy)
     ours = {ticket.id for ticket in tickets}
     return sum(grant.ticket.id in ours for grant in decide(snapshot, sample, policy, now).grants)
 

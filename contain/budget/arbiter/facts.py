@@ -141,8 +141,8 @@ class Snapshot(Record):
     limit: LimitState
     tickets: tuple[Ticket, ...] = ()
     permits: tuple[Permit, ...] = ()
-    overtaken: Mapping[int, int] = {}
-    """Units granted to a later seq while this seq was waiting; what is missing is 0."""
+    overtaken: Mapping[int, float] = {}
+    """By seq: the cost of what was granted to later ones while it waited first of its session; missing is 0."""
     service: Mapping[str, float] = {}
     """By session: seconds of its share of the machine, counted for fairness."""
     holds: tuple[Hold, ...] = ()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contain.budget.arbiter.facts import Unknown
 from contain.budget.arbiter.signals import (
     busy_cores,
-    cpu_signals,
+    charged_signals,
     number,
     stall_signals,
+    steady_signals,
     thrash,
 )
 
@@ -33,44 +34,46 @@ class Room:
         """Add everything up once; no part of the decision looks at the permits again."""
         self.sample, self.policy = sample, policy
         self.limit = policy.base
-        self.used_cpu = self.used_mem = self.reserved_cpu = self.reserved_mem = self.young = 0
-        self.ours = self.charge = self.mem_charge = 0.0
+        self.reserved_cpu = self.reserved_mem = 0
         self.used: dict[str, int] = {}
         self.reserved: dict[str, int] = {}
         self.pools = dict(policy.pools)
-        for permit in snapshot.permits:
-            self._count(permit, now.awake_s - permit.granted_at_s < policy.settle_s)
+        self._add(snapshot.permits, now.awake_s - policy.settle_s)
         self.busy = busy_cores(sample, policy)
         self.stalls = stall_signals(sample, policy)
-        self.thrash = thrash(sample, policy)
+        self.steady = steady_signals(sample, policy)
         available = number(sample.available_mib)
         self.available = None if available is None else available - self.mem_charge
         self.failed_all, self.failed_cpu = _failed(sample, policy)
-        self.holds: tuple[Hold, ...] = tuple(one for one in snapshot.holds if one.until_s > now.wall_s)
-        self.ill: dict[str, Health] = {
-            pool: health
-            for pool, health in snapshot.health.items()
-            if health.until_s is None or health.until_s > now.wall_s
-        }
+        self.holds, self.ill = _holds(snapshot, now), _ill(snapshot, now)
         self._pressing: list[Signal] | None = None
 
-    def _count(self, permit: Permit, settling: bool) -> None:  # noqa: FBT001 - private, called once
-        units, cpu = permit.accounted, permit.cpu
-        self.used_cpu += units
-        self.used_mem += permit.mem_mib
-        self.ours += units if cpu is None else cpu
-        used = self.used
-        for pool, n in permit.draws:
-            used[pool] = used.get(pool, 0) + n
-        for pool in permit.unit_draws:
-            used[pool] = used.get(pool, 0) + units
-        if settling:
-            # A burst asks memory for each young permit that runs on cpu units. What draws none is light or a server:
-            # the model's burst was never paced by those.
-            self.young += units > 0
-            self.charge += units if cpu is None else max(0.0, units - cpu)
-            rss = permit.rss_mib
-            self.mem_charge += permit.mem_mib if rss is None else max(0.0, permit.mem_mib - rss)
+    def _add(self, permits: tuple[Permit, ...], settled_at_s: float) -> None:
+        """One loop and plain locals: this is most of what a decision costs while many run and few wait."""
+        used, used_cpu, used_mem, young = self.used, 0, 0, 0
+        ours = charge = mem_charge = 0.0
+        for permit in permits:
+            units, cpu, mem = permit.units, permit.cpu, permit.mem_mib
+            units = max(units, permit.target)
+            used_cpu += units
+            used_mem += mem
+            ours += units if cpu is None else cpu
+            for pool, n in permit.draws:
+                used[pool] = used.get(pool, 0) + n
+            for pool in permit.unit_draws:
+                used[pool] = used.get(pool, 0) + units
+            if permit.granted_at_s > settled_at_s:
+                # A burst asks memory for each young permit that runs on cpu units. What draws none is light or a
+                # server: the model's burst was never paced by those.
+                if units:
+                    young += 1
+                    taken = permit.cpu or 0.0
+                    charge += units - taken if units > taken else 0.0
+                if mem:
+                    held = permit.rss_mib or 0.0
+                    mem_charge += mem - held if mem > held else 0.0
+        self.used_cpu, self.used_mem, self.young = used_cpu, used_mem, young
+        self.ours, self.charge, self.mem_charge = ours, charge, mem_charge
 
     def work_is_ours(self) -> bool:
         """What we granted keeps at least half of the busy cores busy. Nobody's work is not ours."""
@@ -83,9 +86,13 @@ class Room:
     def pressing(self) -> list[Signal]:
         """The signals that press now; empty if not pressed. Grants of this decision count by their charges."""
         if self._pressing is None:
-            found = cpu_signals(self.sample, self.policy, self.busy, self.charge)
+            found = self.steady + charged_signals(self.sample, self.policy, self.busy, self.charge)
             self._pressing = self.stalls + (found if len(found) >= self.policy.marks.cpu_votes else [])
         return self._pressing
+
+    def thrashing(self) -> Signal | None:
+        """The signal that says: nothing at all."""
+        return thrash(self.sample, self.policy)
 
     def free_cpu(self) -> int:
         """Units within the limit that nobody has and nobody ahead waits for; negative after a burst."""
@@ -148,16 +155,30 @@ class Room:
             account[pool] = account.get(pool, 0) + units
 
 
+def _holds(snapshot: Snapshot, now: Now) -> tuple[Hold, ...]:
+    return tuple([one for one in snapshot.holds if one.until_s > now.wall_s]) if snapshot.holds else ()
+
+
+def _ill(snapshot: Snapshot, now: Now) -> dict[str, Health]:
+    return {
+        pool: health
+        for pool, health in snapshot.health.items()
+        if health.until_s is None or health.until_s > now.wall_s
+    }
+
+
 def _failed(sample: Sample, policy: Policy) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Required sensors that exist and failed, with why: those that guard everybody, those that guard cpu units."""
-    readings = (("cpu", sample.busy), ("load1", sample.load1), ("memory", sample.available_mib))
     failed = [
         (name, reading.why)
-        for name, reading in readings
+        for name, reading in (("cpu", sample.busy), ("load1", sample.load1))
         if isinstance(reading, Unknown) and name in policy.required
     ]
-    everybody = [one for one in failed if one[0] == "memory"]
-    return everybody, [one for one in failed if one[0] != "memory"]
+    memory = sample.available_mib
+    everybody = (
+        [("memory", memory.why)] if isinstance(memory, Unknown) and "memory" in policy.required else []
+    )
+    return everybody, failed
 
 
 def volumes(ticket: Ticket) -> Iterable[str]:

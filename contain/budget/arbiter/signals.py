@@ -15,7 +15,7 @@ Signal = tuple[str, float, float]
 
 def number(reading: float | Unknown | None) -> float | None:
     """A reading that is a number; None if there is no sensor or it failed."""
-    return reading if isinstance(reading, int | float) else None
+    return reading if isinstance(reading, (int, float)) else None
 
 
 def busy_cores(sample: Sample, policy: Policy) -> float | None:
@@ -26,29 +26,34 @@ def busy_cores(sample: Sample, policy: Policy) -> float | None:
     return max(busy, load * policy.load_share)
 
 
-def cpu_signals(sample: Sample, policy: Policy, busy: float | None, charge: float) -> list[Signal]:
-    """The processor's signals that are at their mark, be they enough or not. ``charge`` as in `Room`."""
+def steady_signals(sample: Sample, policy: Policy) -> list[Signal]:
+    """The processor's signals at their mark that no grant of ours moves, be they enough or not."""
     marks, cores = policy.marks, policy.cores
-    load, psi, blocked = number(sample.load1), number(sample.psi_cpu), number(sample.blocked)
+    load = None if marks.load is None else marks.load * cores
+    return _over((("psi-cpu", sample.psi_cpu, marks.psi_cpu), ("load1", sample.load1, load))) + (
+        [] if marks.blocked is None else _over((("blocked", sample.blocked, marks.blocked),))
+    )
+
+
+def charged_signals(sample: Sample, policy: Policy, busy: float | None, charge: float) -> list[Signal]:
+    """Those that count what young permits may still take (``charge``, cores): each grant moves them."""
+    marks, cores = policy.marks, policy.cores
     found: list[Signal] = []
     if busy is not None and marks.forecast is not None and busy + charge >= marks.forecast * cores:
         found.append(("forecast", busy + charge, marks.forecast * cores))
-    if psi is not None and marks.psi_cpu is not None and psi >= marks.psi_cpu:
-        found.append(("psi-cpu", psi, marks.psi_cpu))
-    if load is not None and marks.load is not None and load >= marks.load * cores:
-        found.append(("load1", load, marks.load * cores))
-    if load is not None and marks.charged_load is not None and load + charge > marks.charged_load * cores:
-        found.append(("load1 and charges", load + charge, marks.charged_load * cores))
-    if blocked is not None and marks.blocked is not None and blocked >= marks.blocked:
-        found.append(("blocked", blocked, float(marks.blocked)))
+    if marks.charged_load is not None:
+        load = number(sample.load1)
+        if load is not None and load + charge > marks.charged_load * cores:
+            found.append(("load1 and charges", load + charge, marks.charged_load * cores))
     return found
 
 
 def stall_signals(sample: Sample, policy: Policy) -> list[Signal]:
     """For io and memory: each of them presses alone."""
     marks = policy.marks
-    pairs = (("psi-io", sample.psi_io, marks.psi_io), ("psi-memory", sample.psi_memory, marks.psi_memory))
-    return _over(pairs)
+    return _over(
+        (("psi-io", sample.psi_io, marks.psi_io), ("psi-memory", sample.psi_memory, marks.psi_memory))
+    )
 
 
 def thrash(sample: Sample, policy: Policy) -> Signal | None:
@@ -69,7 +74,6 @@ def thrash(sample: Sample, policy: Policy) -> Signal | None:
 def _over(pairs: Iterable[tuple[str, float | Unknown | None, float | None]]) -> list[Signal]:
     found: list[Signal] = []
     for name, reading, mark in pairs:
-        has = number(reading)
-        if has is not None and mark is not None and has >= mark:
-            found.append((name, has, mark))
+        if mark is not None and isinstance(reading, (int, float)) and reading >= mark:
+            found.append((name, reading, mark))
     return found

@@ -34,7 +34,10 @@ class Walk:
             snapshot.limit, policy, now.awake_s, pressed=bool(self.pressed), ours=room.work_is_ours()
         )
         room.limit = self.limit.limit
-        self.waiting = _eligible(snapshot, room)
+        self.due: list[Ticket] = []
+        self.queues: dict[str, list[Ticket]] = {}
+        self.cpuless = 0
+        self._line_up()
         self.service = dict(snapshot.service)
         self.part = self._part()
         self.grants: list[Grant] = []
@@ -42,17 +45,40 @@ class Walk:
         self.impossible: list[str] = []
         self.cpu_wanted = False
 
+    def _line_up(self) -> None:
+        """Everybody who takes part, by session and seq; the due apart. One pass: a thousand may wait."""
+        room, overtaken, queues = self.room, self.snapshot.overtaken, self.queues
+        tickets = self.snapshot.tickets
+        if room.holds or room.ill:
+            tickets = tuple([one for one in tickets if not suspended(room, one)])
+        fair = self.policy.order != "fifo"
+        counted = overtaken if fair else {}
+        for ticket in tickets:
+            if ticket.dormant:
+                continue
+            if not ticket.min_units:
+                self.cpuless += 1
+            if ticket.seq in counted and is_due(self.policy, ticket, counted[ticket.seq]):
+                self.due.append(ticket)
+                continue
+            session = ticket.session if fair else ""
+            if session in queues:
+                queues[session].append(ticket)
+            else:
+                queues[session] = [ticket]
+
     def _part(self) -> int:
         if self.policy.order == "fifo":
             return UNBOUNDED
-        active = {ticket.session for ticket in self.waiting}
-        active.update([permit.session for permit in self.snapshot.permits])
+        active = {permit.session for permit in self.snapshot.permits}
+        active.update(self.queues)
+        if self.due:
+            active.update([ticket.session for ticket in self.due])
         return max(1, self.room.limit // max(1, len(active)))
 
     def run(self, until: str | None = None) -> list[Failure] | None:
         """Walk. With ``until``: the failures of that ticket when its turn comes, None if it does not wait."""
-        room = self.room
-        cpuless = sum(1 for ticket in self.waiting if not ticket.min_units)
+        room, cpuless = self.room, self.cpuless
         for ticket in self._in_order():
             cpuless -= not ticket.min_units
             if ticket.id == until:
@@ -79,14 +105,14 @@ class Walk:
         grant = Grant(ticket=ticket, units=units, how=how)
         self.grants.append(grant)
         self.room.take(grant)
-        cost = share(self.policy, units, ticket.mem_mib) * ticket.expected_s
-        self.service[ticket.session] = self.service.get(ticket.session, 0.0) + cost
+        used = share(self.policy, units, ticket.mem_mib) * ticket.expected_s
+        self.service[ticket.session] = self.service.get(ticket.session, 0.0) + used
 
     def _size(self, ticket: Ticket, found: list[Failure]) -> tuple[int, str] | None:
         """(units, how) if the ticket is granted."""
         room, least = self.room, lowest(self.room, ticket)
         if found:
-            alone = least and not room.used_cpu and room.thrash is None
+            alone = least and not room.used_cpu and room.thrashing() is None
             if alone and all(kind in SOFT for kind, _, _, _ in found):
                 return least, "one-progress"
             return None
@@ -109,22 +135,9 @@ class Walk:
             self.cpu_wanted = True
 
     def _in_order(self) -> Iterator[Ticket]:
-        """fifo: by seq. fair: the due by seq, then by service of the session and seq, as grants move it."""
-        if self.policy.order == "fifo":
-            yield from self.waiting
-            return
-        overtaken, base = self.snapshot.overtaken, self.policy.base
-        due: list[Ticket] = []
-        queues: dict[str, list[Ticket]] = {}
-        for ticket in self.waiting:
-            if overtaken and overtaken.get(ticket.seq, 0) >= base:
-                due.append(ticket)
-            elif (queue := queues.get(ticket.session)) is None:
-                queues[ticket.session] = [ticket]
-            else:
-                queue.append(ticket)
-        yield from due
-        service = self.service
+        """Fifo: by seq, as one queue. Fair: the due by seq, then by service of the session and seq."""
+        yield from self.due
+        service, queues = self.service, self.queues
         heap = [(service.get(session, 0.0), queue[0].seq, session, 0) for session, queue in queues.items()]
         heapify(heap)
         while heap:
@@ -160,18 +173,22 @@ def share(policy: Policy, units: int, mem_mib: int) -> float:
     return max(cpu, mem_mib / policy.mem_budget_mib) if policy.mem_budget_mib and mem_mib else cpu
 
 
-def _eligible(snapshot: Snapshot, room: Room) -> list[Ticket]:
-    if room.holds or room.ill:
-        return [one for one in snapshot.tickets if not one.dormant and not suspended(room, one)]
-    return [one for one in snapshot.tickets if not one.dormant]
+def cost(policy: Policy, units: int, ticket: Ticket) -> float:
+    """Seconds of the whole machine that a grant of ``units`` is expected to take; never less than one unit's."""
+    return share(policy, max(1, units), ticket.mem_mib) * max(1.0, ticket.expected_s)
+
+
+def is_due(policy: Policy, ticket: Ticket, overtaken: float) -> bool:
+    """Overtaken as much as is allowed, by cost: a session that owes much, or that faces ever new ones, still moves."""
+    return overtaken >= policy.due_after * cost(policy, min(ticket.min_units, policy.base), ticket)
 
 
 def _wake(snapshot: Snapshot, grants: list[Grant], moved: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
     """Everybody granted who is not bound, the sentinel, and who has another target. A dict keeps the order."""
-    granted = {grant.ticket.id: None for grant in grants}
-    woken = {permit.id: None for permit in snapshot.permits if permit.state == "granted"} | granted
+    granted = [grant.ticket.id for grant in grants]
+    woken = [permit.id for permit in snapshot.permits if permit.state == "granted"] + granted
     for ticket in snapshot.tickets:
         if not ticket.dormant and ticket.id not in granted:
-            woken[ticket.id] = None
+            woken.append(ticket.id)
             break
-    return tuple(woken | {permit: None for permit, _ in moved})
+    return tuple(dict.fromkeys([*woken, *(permit for permit, _ in moved)])) if moved else tuple(woken)

@@ -89,6 +89,10 @@ class Policy(Record):
     limit_shares: tuple[tuple[str, float], ...] = ()
     """Pools that are never larger than this share of the limit in force."""
     order: str = "fair"
+    due_after: int = 16
+    """fair: who was overtaken by so many times its own cost goes first, whatever its session has used."""
+    debt_s: float = 60.0
+    """fair: seconds of the whole machine that a session which comes back may owe."""
     classes: tuple[ClassCost, ...] = ()
     max_wait_s: float | None = None
     """None: for ever."""

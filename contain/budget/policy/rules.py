@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contain.budget.policy.record import ClassCost, Policy
 
-POSITIVE = ("cores", "memory_mib", "floor", "base", "step_s", "calm")
+POSITIVE = ("cores", "memory_mib", "floor", "base", "due_after", "step_s", "calm")
 NOT_NEGATIVE = (
     "settle_s",
     "mem_floor_mib",
@@ -16,6 +16,7 @@ NOT_NEGATIVE = (
     "disk_floor_mib",
     "disk_floor_share",
     "load_share",
+    "debt_s",
     "calm_s",
 )
 

@@ -1,0 +1,1 @@
+"""Tests of the budget's pure half: the arbiter, the policy and replay."""
