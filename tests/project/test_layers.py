@@ -17,6 +17,9 @@ ONE_IMPORTER = {
 FACTS = ("receipts.facts", "receipts.record", "receipts.codec", "receipts.jsontext")
 """What a receipt says and how it is spelled. The rest of `receipts` changes files."""
 
+PURE = ("__future__", "collections.abc", "contain.budget.arbiter", "contain.budget.policy", "heapq", "receipts.record")
+"""All that the arbiter may import: it knows no machine, no clock and no dice."""
+
 BELOW_LIFECYCLE = (
     "contain/linux/",
     "contain/backend.py",
@@ -76,3 +79,10 @@ def test_a_backend_takes_only_facts_from_receipts() -> None:
                 continue
             home = homes.get(name, f"receipts.{name}") if module == "receipts" else module
             assert home in FACTS, f"{path} imports {name or module} from {home}"
+
+
+def test_the_arbiter_is_pure() -> None:
+    """A list of what it imports, not of what it must not: time, os and random have many names."""
+    for path in python("contain/budget/arbiter/"):
+        for module, _ in imports(path):
+            assert module in PURE or module.startswith("contain.budget.arbiter."), f"{path} imports {module}"
