@@ -6,7 +6,7 @@ from receipts import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Protocol
 
     from contain.job import Job
@@ -84,7 +84,10 @@ class Watched(Protocol):
     """A look at a birth that goes on: ``fd`` can be read when the process has ended; -1 where it is not live."""
 
     observation: Observation
-    fd: int
+
+    @property
+    def fd(self) -> int:
+        """The descriptor; -1 for none."""
 
     def close(self) -> None:
         """Lets go of the descriptor."""
@@ -138,7 +141,8 @@ class Sample(Record):
     cpu and memory are of the part that we may use: a cgroup's limit or an affinity counts as the machine's end.
     """
 
-    at_s: float
+    id: str = ""
+    at_s: float = 0.0
     """CLOCK_MONOTONIC."""
     interval_s: float = 0.0
     """What ``busy`` is the average of; 0: it is the number of runnable tasks at this moment, and no average."""
@@ -157,6 +161,13 @@ class Sample(Record):
     swap_used_mib: float | Unknown | None = None
     disks: tuple[tuple[str, Disk | Unknown], ...] = ()
     """By volume: ``home``, ``work``."""
+
+
+class Sampler(Protocol):
+    """Reads the machine again and again."""
+
+    def sample(self, volumes: Mapping[str, str] | None = None) -> Sample:
+        """Everything, once. ``volumes``: name -> a directory on it."""
 
 
 class SignalSource(Protocol):
@@ -275,6 +286,12 @@ class Backend(Protocol):
 
         Raises ImpossibleRequest, LimitsDenied, TierTooWeak or SetupFailed; then nothing is left.
         """
+
+    def judge(self) -> Machine:
+        """What this machine is, with the sources of the judgement."""
+
+    def sampler(self, machine: Machine) -> Sampler:
+        """A reader of this machine's load, memory and disks."""
 
     def birth(self) -> Birth:
         """This very process. Raises SetupFailed where it cannot be told."""

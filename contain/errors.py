@@ -200,11 +200,3 @@ def _again(kind: type[ContainError], args: tuple[object, ...], values: dict[str,
     error = kind.__new__(kind, *args)
     error.__dict__.update(values)
     return error
-
-
-class BadPolicy(ContainError):
-    """A policy file says what this version does not know, or numbers that cannot be true together."""
-
-    reason = "bad-policy"
-    exit_code = 91
-    usual_state = "The policy in force is as it was."

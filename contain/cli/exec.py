@@ -6,8 +6,9 @@ import errno
 import os
 import sys
 
-from contain.adapter import NoBudget
+from contain.budget.queue.waiting import WaitInterrupted
 from contain.cli import exec_options
+from contain.cli import permit as permits
 from contain.cli.main import complain
 from contain.cli.place import open_receipts
 from contain.cli.single import carried, locked, prune_sometimes
@@ -80,9 +81,18 @@ def _session(options: Options, backend: Backend, front: Front) -> int:
             replies[event] = reply_fields(event, receipt, extra)
 
     place, store = open_receipts(options.receipts, backend, create=True)
+    try:
+        permit = permits.ask(options, backend, front, place.path)
+    except WaitInterrupted:
+        return SIGNALED + (front.first or SIGKILL)
     with locked(place, job.id):
-        life = Life(Request(job=job, token="", spelled_id=job.id), backend, store, NoBudget(), say)
-        carried(job.id, lambda: carry(life, front))
+        request = Request(job=permit.job, token="", spelled_id=job.id)
+        life = Life(request, backend, store, permit.adapter, say)
+        try:
+            carried(job.id, lambda: carry(life, front))
+        except BaseException as error:
+            permit.give_back(f"nothing was launched ({type(error).__name__})")
+            raise
     prune_sometimes(store, job.id)
     last = replies.get("released") or replies.get("held") or {}
     _tell(options, last)

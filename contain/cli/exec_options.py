@@ -37,7 +37,10 @@ the command's own: input, output, terminal, signals, environment, directory, lim
   --id UUID             the job's id; else a new one
   --summary             say on standard error what it took
   --json                the same as one line of JSON
-  --no-budget           wait for no permit (there is no budget in this version)
+  --no-budget           take no permit and wait for none
+  --max-wait TIME       give up when no permit was granted in TIME; then COMMAND does not run
+  --session NAME        whose turn it takes; else the agent's, the terminal's or the oldest ancestor's
+  --holder NAME         a label for contain status
 
 Exit codes of our own: 125 when contain itself failed (standard error says why), 124 after --timeout, 126 when COMMAND
 cannot be executed, 127 when there is no such command.
@@ -57,6 +60,10 @@ class Options(Record):
     receipts: str | None = None
     summary: bool = False
     json: bool = False
+    no_budget: bool = False
+    max_wait_ms: int | None = None
+    session: str | None = None
+    holder: str | None = None
 
 
 def _wrong(name: str, what: str) -> UsageError:
@@ -153,6 +160,9 @@ VALUES: Mapping[str, tuple[str, str, Callable[[str, str], object]]] = {
     "--cwd": ("job", "cwd", _text),
     "--require-tier": ("job", "require_tier", _one_of(TIERS)),
     "--id": ("job", "id", _id),
+    "--max-wait": ("options", "max_wait_ms", _time_ms),
+    "--session": ("options", "session", _text),
+    "--holder": ("options", "holder", _text),
     "--receipts": ("options", "receipts", _text),
     "--cap-drop": ("lists", "drop_capabilities", _text),
     "--keep-fd": ("lists", "keep_fds", _fd),
@@ -163,7 +173,7 @@ FLAGS = {
     "--no-new-privs": ("job", "no_new_privs"),
     "--summary": ("options", "summary"),
     "--json": ("options", "json"),
-    "--no-budget": ("", ""),
+    "--no-budget": ("options", "no_budget"),
 }
 
 

@@ -29,6 +29,9 @@ FORWARDED = (
 )
 
 
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+
+
 class Front:
     """What a caller's signals mean for a job. TERM asks for its end; the others are handed to the command."""
 
@@ -45,6 +48,15 @@ class Front:
         self._had_terminal = terminal_fd is not None and terminal.in_foreground(terminal_fd)
         self._cancel_ms = cancel_ms
         self.fd = self._source.fd
+        self.first: int | None = None
+
+    def asked(self) -> str | None:
+        """While there is no job yet: the name of a signal that ends the wait for it, or None."""
+        for caught in self._source.read():
+            if caught.number in ENDING:
+                self.first = self.first or caught.number
+                return signal.Signals(caught.number).name
+        return None
 
     def events(self) -> list[Event]:
         """What came, as events of the job. What a terminal sent to our group has reached the job by itself."""

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from contain.backend import Birth, SignalSource, Watched
+    from contain.backend import Birth, Machine, Sampler, SignalSource, Watched
     from contain.job import Job
     from contain.linux.tree_limits import TreeLimits
     from contain.linux.tree_memory import TreeMemory
@@ -172,6 +172,18 @@ class LinuxBackend:
         if self._given_back is not None:
             limits.setdefault(resource.RLIMIT_NOFILE, self._given_back)
         return limits
+
+    def judge(self) -> Machine:
+        """See contain.backend.Backend."""
+        from contain.linux import sample
+
+        return sample.judge()
+
+    def sampler(self, machine: Machine) -> Sampler:
+        """See contain.backend.Backend."""
+        from contain.linux import sample
+
+        return sample.Sampler(machine)
 
     def birth(self) -> Birth:
         """See contain.backend.Backend."""

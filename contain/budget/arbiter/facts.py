@@ -6,17 +6,17 @@ stands still in suspend; ``until_s`` is wall time, since an operator means the c
 
 from __future__ import annotations
 
+from contain.backend import Disk, Sample, Unknown
 from receipts.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-class Unknown(Record):
-    """A sensor that exists and failed now. A sensor that this machine does not have reads None."""
-
-    why: str
+__all__ = [
+    "Decision", "Disk", "Grant", "Health", "Hold", "LimitState", "Now", "Permit", "Sample", "Snapshot", "Ticket",
+    "Unknown",
+]  # fmt: skip
 
 
 class Now(Record):
@@ -24,31 +24,6 @@ class Now(Record):
 
     awake_s: float
     wall_s: float = 0.0
-
-
-class Disk(Record):
-    """One volume."""
-
-    free_mib: float
-    total_mib: float
-
-
-class Sample(Record):
-    """One reading of the machine: each value a number, None (no such sensor) or Unknown (it failed)."""
-
-    id: str = ""
-    busy: float | Unknown | None = None
-    """Busy cores, over the last seconds."""
-    load1: float | Unknown | None = None
-    psi_cpu: float | Unknown | None = None
-    """Percent of the last ten seconds: some for cpu, full for io and memory."""
-    psi_io: float | Unknown | None = None
-    psi_memory: float | Unknown | None = None
-    blocked: float | Unknown | None = None
-    """Processes in uninterruptible wait."""
-    available_mib: float | Unknown | None = None
-    disks: tuple[tuple[str, Disk | Unknown], ...] = ()
-    """By volume. ``home`` guards everybody, any other one the tickets that name it."""
 
 
 class Ticket(Record):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from contain.budget.arbiter import Now, after, decide, leave, release
+from contain.budget.arbiter import Now, after, decide, enqueue, leave, release
 from contain.budget.queue import reconcile, wake
 from contain.budget.registry.rows import dumps
 from contain.errors import ContainError
@@ -120,9 +120,7 @@ class Desk:
 
         def change(book: Book, now: Now) -> TicketRow:
             placed = book.add(row)
-            from contain.budget.arbiter import enqueue
-
-            snapshot = enqueue(book.snapshot, placed.ticket)
+            snapshot = enqueue(book.snapshot, placed.ticket, self.policy)
             book.settle(snapshot, now.awake_s)
             book.note("asked", placed, now.awake_s, now.wall_s)
             return placed
