@@ -17,6 +17,7 @@ from contain.budget.arbiter import (
     leave,
     release,
     settled,
+    ticket_of,
 )
 from contain.budget.policy import ClassCost, preset
 from tests.budget.scene import GIB, NOW_S, Scene
@@ -122,6 +123,27 @@ def test_the_impossible_is_told_at_once(fields: dict[str, Any], line: str) -> No
     assert line in scene.lines(ticket)
 
 
+def test_a_pool_that_the_policy_lacks_makes_no_free_job() -> None:
+    """A class that draws its units from it is impossible, and never a class without units."""
+    asked = ClassCost(name="x", min_units=2, want_units=4, unit_draws=("lane:none",))
+    ticket = ticket_of(EIGHT, asked, "s", 1, "x")
+    assert ticket.min_units == 1
+    scene = Scene(EIGHT)
+    scene.snapshot = enqueue(scene.snapshot, ticket, EIGHT)
+    assert scene.decide().impossible == ("x",)
+    assert free(scene.snapshot, scene.sample, EIGHT, scene.now, asked, "s") == 0
+
+
+def test_open_permits_count() -> None:
+    """Who ran without a grant when its time was over has its units all the same, above the limit and marked."""
+    scene = Scene(EIGHT)
+    scene.holds("a", 8)
+    scene.holds("b", 4, how="open")
+    scene.waits("c", 1)
+    assert scene.units() == []
+    assert scene.decide().limit.limit == 8
+
+
 def test_a_minimum_above_the_base_is_clamped() -> None:
     """The policy may have become smaller than the ticket."""
     scene = Scene(EIGHT)
@@ -176,7 +198,7 @@ def test_nobody_overtakes_on_what_is_short() -> None:
     scene.waits("head", 6)
     small = scene.waits("small", 1)
     assert scene.units() == []
-    assert scene.lines(small) == ["behind those ahead in cpu: needs 1, has -1 of 8; waited for by head (6)"]
+    assert scene.lines(small) == ["behind those ahead in cpu: needs 1, has 0 of 8; waited for by head (6)"]
 
 
 def test_an_unknown_cpu_guards_cpu_only() -> None:
@@ -214,21 +236,21 @@ def test_the_due_goes_first() -> None:
     scene = Scene(EIGHT)
     scene.waits("greedy", 4, expected_s=60)
     scene.waits("modest", 8)
-    scene.snapshot = scene.snapshot.replace(service={"greedy": 1e9}, overtaken={1: 16 * 30.0})
+    scene.snapshot = scene.snapshot.replace(service={"greedy": 1e9}, overtaken={1: 16.0})
     assert list(scene.granted()) == ["greedy-1"]
-    scene.snapshot = scene.snapshot.replace(overtaken={1: 479.0})
+    scene.snapshot = scene.snapshot.replace(overtaken={1: 15.9})
     assert list(scene.granted()) == ["modest-2"]
 
 
 def test_overtaking_is_counted_by_cost() -> None:
-    """Grants to a later seq count, for the first of each session that waits; who left is forgotten."""
+    """Grants to a later seq count in its own cost, for the first of each session that waits; who left is forgotten."""
     scene = Scene(EIGHT)
     scene.holds("old", 1)
     for session, units in (("b", 8), ("b", 8), ("a", 3), ("c", 2), ("c", 8)):
         scene.waits(session, units, expected_s=80)
     scene.snapshot = scene.snapshot.replace(service={"a": 5.0, "b": 9.0, "c": 6.0, "old": 1.0})
     assert [grant.ticket.id for grant in scene.step().grants] == ["a-4", "c-5"]
-    assert scene.snapshot.overtaken == {2: 50.0}
+    assert scene.snapshot.overtaken == {2: 5 / 8}
     assert leave(scene.snapshot, "b-2").overtaken == {}
 
 

@@ -17,7 +17,14 @@ ONE_IMPORTER = {
 FACTS = ("receipts.facts", "receipts.record", "receipts.codec", "receipts.jsontext")
 """What a receipt says and how it is spelled. The rest of `receipts` changes files."""
 
-PURE = ("__future__", "collections.abc", "contain.budget.arbiter", "contain.budget.policy", "heapq", "receipts.record")
+PURE = (
+    "__future__",
+    "collections.abc",
+    "contain.budget.arbiter",
+    "contain.budget.policy",
+    "heapq",
+    "receipts.record",
+)
 """All that the arbiter may import: it knows no machine, no clock and no dice."""
 
 BELOW_LIFECYCLE = (

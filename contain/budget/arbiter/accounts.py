@@ -127,7 +127,7 @@ def _retargeted(snapshot: Snapshot, decision: Decision, policy: Policy, now: Now
 def _overtaken(
     snapshot: Snapshot, decision: Decision, left: tuple[Ticket, ...], policy: Policy
 ) -> dict[int, float]:
-    """Every grant to a later seq counts by its cost, for the first who waits of each session.
+    """Every grant to a later seq counts by its cost over the ticket's own, for the first who waits of each session.
 
     The others wait behind their own session, and a dormant ticket does not wait: nobody overtakes them.
     """
@@ -138,9 +138,9 @@ def _overtaken(
         if ticket.dormant or ticket.session in sessions:
             continue
         sessions.add(ticket.session)
-        for seq, passed in costs:
-            if seq > ticket.seq:
-                counts[ticket.seq] = counts.get(ticket.seq, 0.0) + passed
+        if passed := sum([one for seq, one in costs if seq > ticket.seq]):
+            own = cost(policy, min(ticket.min_units, policy.base), ticket)
+            counts[ticket.seq] = counts.get(ticket.seq, 0.0) + passed / own
     return counts
 
 

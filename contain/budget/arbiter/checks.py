@@ -142,7 +142,7 @@ def _check_cpu(room: Room, units: int, found: list[Failure]) -> None:
     if units > left:
         found.append(("cpu", "cpu", units, max(0, left)))
     if room.reserved_cpu:
-        found.append(("behind", "cpu", units, left - room.reserved_cpu))
+        found.append(("behind", "cpu", units, max(0, left - room.reserved_cpu)))
 
 
 def _compare(what: tuple[str, str], need: float, left: float, reserved: float, found: list[Failure]) -> None:

@@ -117,7 +117,7 @@ class Snapshot(Record):
     tickets: tuple[Ticket, ...] = ()
     permits: tuple[Permit, ...] = ()
     overtaken: Mapping[int, float] = {}
-    """By seq: the cost of what was granted to later ones while it waited first of its session; missing is 0."""
+    """By seq: how many times its own cost was granted to later ones while it waited first of its session."""
     service: Mapping[str, float] = {}
     """By session: seconds of its share of the machine, counted for fairness."""
     holds: tuple[Hold, ...] = ()

@@ -112,7 +112,7 @@ class Room:
         size = self.whole(pool)
         for name, share in self.policy.limit_shares:
             if name == pool:
-                return max(1, min(size, int(self.limit * share)))
+                return min(size, max(1, int(self.limit * share)))
         return size
 
     def free_of(self, pool: str) -> int:

@@ -52,13 +52,13 @@ class Walk:
         if room.holds or room.ill:
             tickets = tuple([one for one in tickets if not suspended(room, one)])
         fair = self.policy.order != "fifo"
-        counted = overtaken if fair else {}
+        counted, due_after = overtaken if fair else {}, self.policy.due_after
         for ticket in tickets:
             if ticket.dormant:
                 continue
             if not ticket.min_units:
                 self.cpuless += 1
-            if ticket.seq in counted and is_due(self.policy, ticket, counted[ticket.seq]):
+            if ticket.seq in counted and counted[ticket.seq] >= due_after:
                 self.due.append(ticket)
                 continue
             session = ticket.session if fair else ""
@@ -176,11 +176,6 @@ def share(policy: Policy, units: int, mem_mib: int) -> float:
 def cost(policy: Policy, units: int, ticket: Ticket) -> float:
     """Seconds of the whole machine that a grant of ``units`` is expected to take; never less than one unit's."""
     return share(policy, max(1, units), ticket.mem_mib) * max(1.0, ticket.expected_s)
-
-
-def is_due(policy: Policy, ticket: Ticket, overtaken: float) -> bool:
-    """Overtaken as much as is allowed, by cost: a session that owes much, or that faces ever new ones, still moves."""
-    return overtaken >= policy.due_after * cost(policy, min(ticket.min_units, policy.base), ticket)
 
 
 def _wake(snapshot: Snapshot, grants: list[Grant], moved: tuple[tuple[str, int], ...]) -> tuple[str, ...]:

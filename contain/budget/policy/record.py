@@ -111,6 +111,9 @@ class Policy(Record):
         return costs.get(name) or costs.get(lane) or ClassCost(name=name, lane=lane)
 
     def lowest_units(self, asked: ClassCost) -> int:
-        """The least that ``asked`` can start with here: its own minimum, but never more than could ever be free."""
+        """The least that ``asked`` can start with here: its own minimum, but never more than could ever be free.
+
+        Never nothing for a class that asks for units: a pool that the policy lacks makes it impossible, not free.
+        """
         sizes = [self.base, *(self.size(pool) for pool in asked.unit_draws)]
-        return min(asked.min_units, *sizes)
+        return max(min(asked.min_units, 1), min(asked.min_units, *sizes))
