@@ -15,7 +15,9 @@ from contain.budget.arbiter import (
     enqueue,
     free,
     leave,
+    never,
     release,
+    render,
     settled,
     ticket_of,
 )
@@ -121,6 +123,8 @@ def test_the_impossible_is_told_at_once(fields: dict[str, Any], line: str) -> No
     assert decision.impossible == (ticket.id,)
     assert [grant.ticket.session for grant in decision.grants] == ["t"]
     assert line in scene.lines(ticket)
+    assert [render(reason, scene.now) for reason in never(EIGHT, ticket)] == [line]
+    assert never(EIGHT, ticket.replace(mem_mib=0, draws=(), unit_draws=())) == ()
 
 
 def test_a_pool_that_the_policy_lacks_makes_no_free_job() -> None:

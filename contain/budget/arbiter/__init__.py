@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contain.budget.arbiter.accounts import after, enqueue, leave, release, settled
-from contain.budget.arbiter.explain import explain, free, ticket_of
+from contain.budget.arbiter.explain import explain, free, never, ticket_of
 from contain.budget.arbiter.facts import (
     Decision,
     Disk,
@@ -42,6 +42,7 @@ __all__ = [
     "explain",
     "free",
     "leave",
+    "never",
     "release",
     "render",
     "settled",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contain.budget.arbiter.accounts import enqueue
-from contain.budget.arbiter.checks import SOFT
+from contain.budget.arbiter.checks import SOFT, impossible
 from contain.budget.arbiter.checks import failures as failing
-from contain.budget.arbiter.facts import Ticket, Unknown
+from contain.budget.arbiter.facts import LimitState, Now, Sample, Snapshot, Ticket, Unknown
 from contain.budget.arbiter.reasons import MEMORY, Holding, Reason, figure
 from contain.budget.arbiter.walk import Walk, decide
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from contain.budget.arbiter.checks import Failure
-    from contain.budget.arbiter.facts import Now, Permit, Sample, Snapshot
+    from contain.budget.arbiter.facts import Permit
     from contain.budget.arbiter.room import Room
     from contain.budget.policy import ClassCost, Policy
 
@@ -42,6 +42,15 @@ def explain(
         name, has, mark = thrash
         reasons += (Reason(kind="thrash", resource=name, need=mark, has=has),)
     return reasons
+
+
+def never(policy: Policy, ticket: Ticket) -> tuple[Reason, ...]:
+    """Why ``ticket`` can never be granted under this policy, whatever stands in the queue; empty if it can.
+
+    To be asked before a ticket joins: `decide` names the impossible as well, but only as far as it walks.
+    """
+    walk = Walk(Snapshot(limit=LimitState(limit=policy.base)), Sample(), policy, Now(awake_s=0.0))
+    return tuple(_reason(failure, walk, ticket) for failure in impossible(walk.room, ticket))
 
 
 def free(

@@ -30,6 +30,8 @@ def problems(policy: Policy) -> list[str]:
         wrong.append(
             f"floor <= base <= ceiling is not true of {policy.floor}, {policy.base}, {policy.ceiling}"
         )
+    if policy.max_wait_s is not None and policy.max_wait_s < 0:
+        wrong.append("max_wait_s must be at least 0")
     if policy.order not in ORDERS:
         wrong.append(f"order: {policy.order!r} is none of {', '.join(ORDERS)}")
     if policy.after_wait not in AFTER_WAIT:
@@ -56,8 +58,8 @@ def _of_class(policy: Policy, one: ClassCost) -> list[str]:
     if not 0 <= one.min_units <= one.want_units or (one.min_units == 0) != (one.want_units == 0):
         # A job that may start with no unit and wants some would run beside all accounts.
         wrong.append(f"{where}: 0 < min_units <= want_units, or both 0")
-    if one.mem_mib < 0 or one.expected_s < 0:
-        wrong.append(f"{where}: mem_mib and expected_s must be at least 0")
+    if min(one.mem_mib, one.expected_s, one.max_wait_s or 0) < 0:
+        wrong.append(f"{where}: mem_mib, expected_s and max_wait_s must be at least 0")
     for pool, n in (*one.draws, *((pool, 1) for pool in one.unit_draws)):
         if n > policy.size(pool):
             kind = "lane" if pool.startswith(LANE) else "pool"
