@@ -90,7 +90,8 @@ def _size(text: str, name: str) -> int:
     return value
 
 
-def _time_ms(text: str, name: str) -> int:
+def time_ms(text: str, name: str) -> int:
+    """``1.5s``, ``10m``, ``2h``, or seconds. Raises UsageError, which names the option."""
     value = int(_scaled(text, TIMES_MS, name, "a time, such as 30, 1.5s, 10m or 2h"))
     if value > LONGEST_MS:
         raise _wrong(name, "a time of less than 25 days")
@@ -149,9 +150,9 @@ def _fd(text: str, name: str) -> int:
 
 
 VALUES: Mapping[str, tuple[str, str, Callable[[str, str], object]]] = {
-    "--timeout": ("job", "timeout_ms", _time_ms),
-    "--kill-after": ("job", "kill_ms", _time_ms),
-    "--leftovers": ("job", "grace_ms", _time_ms),
+    "--timeout": ("job", "timeout_ms", time_ms),
+    "--kill-after": ("job", "kill_ms", time_ms),
+    "--leftovers": ("job", "grace_ms", time_ms),
     "--memory": ("limits", "memory_bytes", _size),
     "--cpus": ("limits", "cpus", _cpus),
     "--pids": ("limits", "pids", _whole(1, 2**22)),
@@ -160,7 +161,7 @@ VALUES: Mapping[str, tuple[str, str, Callable[[str, str], object]]] = {
     "--cwd": ("job", "cwd", _text),
     "--require-tier": ("job", "require_tier", _one_of(TIERS)),
     "--id": ("job", "id", _id),
-    "--max-wait": ("options", "max_wait_ms", _time_ms),
+    "--max-wait": ("options", "max_wait_ms", time_ms),
     "--session": ("options", "session", _text),
     "--holder": ("options", "holder", _text),
     "--receipts": ("options", "receipts", _text),

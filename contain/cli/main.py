@@ -19,6 +19,14 @@ usage: contain exec [OPTION...] -- COMMAND     run a command; contain exec --hel
        contain inspect [DIR] ID --finish       end a tree that is still alive, by its exact identity
        contain inspect [DIR] ID --forget --reason TEXT
                                                give up a receipt that nothing can settle; recorded
+       contain status [--json | --watch]       who has what, who waits, how much is free
+       contain why TICKET | -- COMMAND         every reason why it waits, or would
+       contain cancel TICKET                   take a waiting request out of the queue
+       contain hold --for TIME --reason TEXT [LANE...] | --lift ID
+                                               pause new grants
+       contain release --force PERMIT --reason TEXT
+                                               return a permit without proof; recorded
+       contain policy show | check FILE | set NAME VALUE
        contain --version | --help
 
 DIR holds the receipts, one private file a job; without it: .contain in the account's home.
@@ -28,25 +36,31 @@ INTERRUPTED = 130
 FIRST_FREE = 3
 
 
+VERBS = {
+    "exec": ("exec", "main"),
+    "run": ("run", "main"),
+    "serve": ("serve", "main"),
+    "inspect": ("inspect", "main"),
+    "status": ("status", "main"),
+    "why": ("why", "main"),
+    "cancel": ("tickets", "cancel"),
+    "release": ("tickets", "release_permit"),
+    "hold": ("hold", "main"),
+    "policy": ("policy", "main"),
+}
+"""A verb -> its module in this package, and the function there."""
+
+
 def _verb(name: str) -> Callable[[list[str]], int]:
     """Imported when asked for: what one verb needs must not slow another's start."""
-    if name == "exec":
-        from contain.cli import exec as execute
-
-        return execute.main
-    if name == "run":
-        from contain.cli import run
-
-        return run.main
-    if name == "serve":
-        from contain.cli import serve
-
-        return serve.main
-    if name == "inspect":
-        from contain.cli import inspect
-
-        return inspect.main
-    raise UsageError(f"There is no verb {name[:40]!r}.", advice="contain --help lists them.")
+    if name not in VERBS:
+        raise UsageError(f"There is no verb {name[:40]!r}.", advice="contain --help lists them.")
+    module, function = VERBS[name]
+    # __import__ and not importlib: the package would be one more module of every start.
+    found: Callable[[list[str]], int] = getattr(
+        getattr(__import__("contain.cli", fromlist=[module]), module), function
+    )
+    return found
 
 
 def keep_standard_fds() -> None:

@@ -5,7 +5,7 @@
     book        what is read and written in one transaction
     store       the SQLite file: opened once in a process, again after fork
 
-Nothing here survives a reboot, and nothing has to: the receipts do (ADR 0009). SIGKILL loses nothing: what was
+Nothing here survives a reboot, and nothing has to: the receipts do (ADR 0011). SIGKILL loses nothing: what was
 committed is in the kernel's hands.
 """
 

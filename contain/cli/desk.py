@@ -1,0 +1,49 @@
+"""What the verbs of the budget share: the desk of this account, and the few options of each."""
+
+from __future__ import annotations
+
+import os
+
+from contain.budget.opening import Budget, open_budget
+from contain.errors import UsageError
+from contain.platform import backend as find_backend
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from contain.budget.queue.desk import Desk
+
+
+def opened() -> tuple[Budget, Desk]:
+    """The budget, and this process's desk. Raises what stands in the way, as a ContainError."""
+    backend = find_backend()
+    backend.check_host()
+    budget = open_budget(backend)
+    return budget, budget.desk(backend, say)
+
+
+def say(text: str) -> None:
+    """A line for a person."""
+    os.write(2, f"contain: {text}\n".encode())
+
+
+def options(
+    args: list[str], valued: tuple[str, ...], flags: tuple[str, ...]
+) -> tuple[dict[str, str], list[str]]:
+    """(options, other words) of a verb's few options. Raises UsageError."""
+    found: dict[str, str] = {}
+    words: list[str] = []
+    rest = list(args)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if name in flags and not equals:
+            found[name] = ""
+        elif name in valued and (equals or rest):
+            found[name] = value if equals else rest.pop(0)
+        elif word.startswith("-"):
+            raise UsageError(
+                f"There is no option {word[:40]!r}, or it lacks its value.", advice="contain --help shows it."
+            )
+        else:
+            words.append(word)
+    return found, words
