@@ -6,9 +6,8 @@ import errno
 import os
 import sys
 
-from contain.budget.queue.waiting import WaitInterrupted
+from contain.adapter import NoBudget
 from contain.cli import exec_options
-from contain.cli import permit as permits
 from contain.cli.main import complain
 from contain.cli.place import open_receipts
 from contain.cli.single import carried, locked, prune_sometimes
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from contain.backend import Backend
     from contain.cli.exec_options import Options
+    from contain.cli.permit import Permit
     from receipts import Receipt
 
 TIMED_OUT = 124
@@ -81,17 +81,22 @@ def _session(options: Options, backend: Backend, front: Front) -> int:
             replies[event] = reply_fields(event, receipt, extra)
 
     place, store = open_receipts(options.receipts, backend, create=True)
-    try:
+    permit: Permit | None = None
+    if options.budget:
+        from contain.cli import permit as permits
+
         permit = permits.ask(options, backend, front, place.path)
-    except WaitInterrupted:
-        return SIGNALED + (front.first or SIGKILL)
+        if permit is None:
+            return SIGNALED + (front.first or SIGKILL)
+        job = permit.job
     with locked(place, job.id):
-        request = Request(job=permit.job, token="", spelled_id=job.id)
-        life = Life(request, backend, store, permit.adapter, say)
+        request = Request(job=job, token="", spelled_id=job.id)
+        life = Life(request, backend, store, permit.adapter if permit else NoBudget(), say)
         try:
             carried(job.id, lambda: carry(life, front))
         except BaseException as error:
-            permit.give_back(f"nothing was launched ({type(error).__name__})")
+            if permit is not None:
+                permit.give_back(f"nothing was launched ({type(error).__name__})")
             raise
     prune_sometimes(store, job.id)
     last = replies.get("released") or replies.get("held") or {}

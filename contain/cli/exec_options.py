@@ -37,7 +37,8 @@ the command's own: input, output, terminal, signals, environment, directory, lim
   --id UUID             the job's id; else a new one
   --summary             say on standard error what it took
   --json                the same as one line of JSON
-  --no-budget           take no permit and wait for none
+  --budget              wait for a permit of this machine's budget (will be the default)
+  --no-budget           take no permit and wait for none (the default in this version)
   --max-wait TIME       give up when no permit was granted in TIME; then COMMAND does not run
   --session NAME        whose turn it takes; else the agent's, the terminal's or the oldest ancestor's
   --holder NAME         a label for contain status
@@ -60,7 +61,7 @@ class Options(Record):
     receipts: str | None = None
     summary: bool = False
     json: bool = False
-    no_budget: bool = False
+    budget: bool = False
     max_wait_ms: int | None = None
     session: str | None = None
     holder: str | None = None
@@ -174,7 +175,8 @@ FLAGS = {
     "--no-new-privs": ("job", "no_new_privs"),
     "--summary": ("options", "summary"),
     "--json": ("options", "json"),
-    "--no-budget": ("options", "no_budget"),
+    "--budget": ("options", "budget"),
+    "--no-budget": ("", ""),
 }
 
 

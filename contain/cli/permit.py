@@ -10,7 +10,7 @@ from contain.budget import asking
 from contain.budget.local import LocalAdapter
 from contain.budget.opening import open_budget
 from contain.budget.parallelism import hints
-from contain.budget.queue.waiting import Waiting
+from contain.budget.queue.waiting import Waiting, WaitInterrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,11 +41,9 @@ class Permit:
             self._desk.release(self.job.permit_id, why)
 
 
-def ask(options: Options, backend: Backend, front: Front, receipts_path: str) -> Permit:
-    """Waits for the command's turn. Raises what stands in the way, as a ContainError."""
+def ask(options: Options, backend: Backend, front: Front, receipts_path: str) -> Permit | None:
+    """Waits for the command's turn; None when a signal ended the wait. Raises what stands in the way."""
     job = options.job
-    if options.no_budget:
-        return Permit(job, NoBudget())
     cwd = job.cwd or os.getcwd()
     asked = asking.recognise((job.command, *job.args), cwd, terminal=job.shared_session)
     if not asked.takes_part:
@@ -61,6 +59,8 @@ def ask(options: Options, backend: Backend, front: Front, receipts_path: str) ->
     waiting = Waiting(desk, backend, ticket, until_s=until_s, interrupts=front, tell=voice.standing)
     try:
         row = waiting.run()
+    except WaitInterrupted:
+        return None
     finally:
         voice.done()
     width = asked.width(row.permit.units)

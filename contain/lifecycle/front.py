@@ -8,6 +8,7 @@ import time
 
 from contain.backend import Caught, CommandStopped, Deadline
 from contain.csignal import csignal as signal
+from contain.csignal import name_of
 from contain.job import Abort
 from contain.lifecycle import terminal
 from contain.lifecycle.host import Ended
@@ -55,7 +56,7 @@ class Front:
         for caught in self._source.read():
             if caught.number in ENDING:
                 self.first = self.first or caught.number
-                return signal.Signals(caught.number).name
+                return name_of(caught.number)
         return None
 
     def events(self) -> list[Event]:

@@ -50,7 +50,9 @@ def ring(registry_folder: str, name: str) -> bool:
     try:
         os.write(fd, b"!")
     except BlockingIOError:
-        pass  # it has more than enough to read
+        return True  # it has more than enough to read
+    except BrokenPipeError:
+        return False  # it closed between our open and our write
     finally:
         os.close(fd)
     return True

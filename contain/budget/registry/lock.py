@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import signal
+
 import time
 
+from contain.csignal import csignal as signal
 from contain.errors import ContainError
 
 TYPE_CHECKING = False

@@ -1,0 +1,123 @@
+"""``contain exec --budget`` as a user meets it: in an account's root of its own, by a mount that ends with the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tests.blocked import needs_root
+from tests.session import WAIT_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = needs_root
+HOME = pwd.getpwuid(os.getuid()).pw_dir
+CONTAIN = f"{sys.executable} -m contain"
+
+
+def in_an_account(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """Runs a bash script where the account's root is new and empty; ``$C`` is our command."""
+    root = tmp_path / "root"
+    root.mkdir(mode=0o700)
+    mounted = f"mkdir -p -m 700 {HOME}/.contain; mount --bind {root} {HOME}/.contain; C='{CONTAIN}'; {script}"
+    return subprocess.run(
+        ["unshare", "--mount", "bash", "-c", mounted],
+        capture_output=True,
+        text=True,
+        timeout=4 * WAIT_S,
+        check=False,
+    )
+
+
+# A preset without sensors: who waits is decided by the test, and not by what else runs on the machine.
+CALM = """
+printf '%s\\n' 'preset = "governor"' 'base = 1' 'floor = 1' 'ceiling = 1' 'required = []' '[marks]' \\
+  'charged_load = "none"' 'thrash_load = "none"' '[classes.full]' 'min_units = 1' 'want_units = 1' \\
+  > ~/.contain/policy.toml
+"""
+
+
+def status(text: str) -> dict[str, Any]:
+    """The last line that is a status."""
+    found: dict[str, Any] = json.loads([line for line in text.splitlines() if line.startswith("{")][-1])
+    return found
+
+
+def test_one_after_the_other(tmp_path: Path) -> None:
+    """Ten commands at one unit: never two at a time, all run, and nothing is left in the registry."""
+    done = in_an_account(
+        tmp_path,
+        CALM
+        + """
+for i in $(seq 10); do
+  $C exec --budget --session s$i -- sh -c 'echo in; sleep 0.05; echo out' >> order.txt &
+done
+wait; cat order.txt; $C status""".replace("order.txt", str(tmp_path / "order.txt")),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:-1] == ["in", "out"] * 10, done.stderr
+    found = status(done.stdout)
+    assert (found["permits"], found["waiting"]) == ([], [])
+
+
+def test_a_permit_follows_the_tree(tmp_path: Path) -> None:
+    """SIGKILL of the wrapper: the next command starts when the tree of the first is gone, and not before."""
+    done = in_an_account(
+        tmp_path,
+        CALM
+        + """
+$C exec --budget --session a -- sh -c 'echo first; exec sleep 1000' > first.txt & A=$!
+until [ -s first.txt ]; do sleep 0.05; done
+$C exec --budget --session b -- sh -c 'echo second; pgrep -c -f "[s]leep 1000"' > second.txt & B=$!
+until $C status | grep -q '"session":"b"'; do sleep 0.05; done
+kill -9 $A; wait $B; cat second.txt; $C status""".replace("first.txt", str(tmp_path / "first")).replace(
+            "second.txt", str(tmp_path / "second")
+        ),
+    )
+    assert done.stdout.splitlines()[0] == "second", done.stderr
+    assert status(done.stdout)["permits"] == []
+
+
+def test_a_signal_in_the_queue(tmp_path: Path) -> None:
+    """The ticket is withdrawn, the command does not run, and the status is the signal's."""
+    done = in_an_account(
+        tmp_path,
+        CALM
+        + """
+$C exec --budget --session a -- sleep 1000 & A=$!
+until $C status | grep -q '"state":"bound"'; do sleep 0.05; done
+$C exec --budget --session b -- touch ran & B=$!
+until $C status | grep -q '"waiting":\\[{'; do sleep 0.05; done
+kill -TERM $B; wait $B; echo status=$?; $C status; kill $A; wait $A""".replace("ran", str(tmp_path / "ran")),
+    )
+    assert "status=143" in done.stdout, done.stderr
+    found = status(done.stdout)
+    assert ([one["session"] for one in found["permits"]], found["waiting"]) == (["a"], [])
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_hold_and_its_lifting(tmp_path: Path) -> None:
+    """While a hold stands nothing is granted, with the reason; afterwards it is."""
+    done = in_an_account(
+        tmp_path,
+        CALM
+        + """
+I=$($C hold --for 10m --reason 'measuring here')
+$C exec --budget --max-wait 0.5 -- true; echo held=$?
+$C hold --lift $I; $C exec --budget -- true; echo lifted=$?""",
+    )
+    assert done.stdout.splitlines() == ["held=125", "lifted=0"], done.stderr
+    assert "measuring here" in done.stderr
+
+
+def test_children_are_told_their_share(tmp_path: Path) -> None:
+    """One unit is one worker, for every tool that asks its environment."""
+    done = in_an_account(
+        tmp_path, CALM + "GOMAXPROCS=64 $C exec --budget -- sh -c 'echo $GOMAXPROCS $CARGO_BUILD_JOBS'"
+    )
+    assert done.stdout.split() == ["1", "1"], done.stderr

@@ -1,0 +1,158 @@
+"""Tickets and permits between real processes: who is granted when others end, are killed or vanish."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from tests.budget.customer import UNITS, desk
+from tests.session import WAIT_S, kill, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Customer:
+    """A process that asks, holds and returns as it is told."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        """Starts it; it asks at once."""
+        self.name = name
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.budget.customer", str(folder), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def hears(self, word: str) -> Self:
+        """Waits for what it says next."""
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().split()[:1] == [word]
+        return self
+
+    def give_back(self) -> Self:
+        """Lets it return its permit."""
+        self.process.communicate("\n", timeout=WAIT_S)
+        return self
+
+    def close(self) -> None:
+        """Ends it, by its id."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    """A registry of two units, and everybody who came."""
+    folder = tmp_path / "registry"
+    folder.mkdir(mode=0o700)
+    with ExitStack() as stack:
+        yield Shop(folder, stack)
+
+
+class Shop:
+    """The registry's folder, and its customers."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        """Nobody has come yet."""
+        self.folder = folder
+        self._stack = stack
+
+    def comes(self, name: str) -> Customer:
+        """One more customer, asking."""
+        customer = Customer(self.folder, name)
+        self._stack.callback(customer.close)
+        return customer.hears("asking")
+
+    def stands(self) -> tuple[list[str], list[str]]:
+        """(who has a permit, who waits), as it was last committed."""
+        book = desk(str(self.folder)).look()
+        return sorted(book.permits), list(book.tickets)
+
+    def waits(self, *names: str) -> None:
+        """Until exactly these wait, in this order."""
+        wait_until(lambda: self.stands()[1] == list(names), what=f"{names} wait")
+
+
+def test_who_comes_third_waits_and_is_next(shop: Shop) -> None:
+    """Two units, two permits; the third is granted by the very commit that returns one."""
+    first, second = shop.comes("a").hears("granted"), shop.comes("b").hears("granted")
+    third = shop.comes("c")
+    shop.waits("c")
+    first.give_back()
+    third.hears("granted")
+    assert shop.stands() == (["b", "c"], [])
+    second.give_back()
+    third.give_back()
+    assert shop.stands() == ([], [])
+
+
+def test_a_killed_holder_is_noticed_by_who_waits(shop: Shop) -> None:
+    """SIGKILL of a holder: its end is seen through its pidfd, and the permit goes on."""
+    first, _ = shop.comes("a").hears("granted"), shop.comes("b").hears("granted")
+    third = shop.comes("c")
+    shop.waits("c")
+    kill(first.process.pid)
+    third.hears("granted")
+    assert shop.stands() == (["b", "c"], [])
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_waiter_that_ends_leaves_no_ticket(shop: Shop, number: int) -> None:
+    """Whoever waits behind it is not held up."""
+    first, _ = shop.comes("a").hears("granted"), shop.comes("b").hears("granted")
+    third = shop.comes("c")
+    shop.waits("c")
+    fourth = shop.comes("d")
+    shop.waits("c", "d")
+    kill(third.process.pid, number)
+    third.process.wait(WAIT_S)
+    first.give_back()
+    fourth.hears("granted")
+    assert shop.stands() == (["b", "d"], [])
+
+
+def test_nobody_is_left_of_a_crowd_that_is_killed(shop: Shop) -> None:
+    """A hundred random kills: never more permits than units, and none at last."""
+    chance = random.Random(7)  # noqa: S311 - to be the same again
+    alive: list[Customer] = []
+    for number in range(100):
+        alive.append(Customer(shop.folder, f"n{number}"))
+        if len(alive) > 5:
+            victim = alive.pop(chance.randrange(len(alive)))
+            kill(victim.process.pid)
+            victim.close()
+        held, _ = shop.stands() if number else ([], [])
+        assert len(held) <= UNITS, held
+    for customer in alive:
+        kill(customer.process.pid)
+        customer.close()
+    desk(str(shop.folder)).tick()
+    assert shop.stands() == ([], [])
+
+
+def test_what_became_of_a_request_is_on_record(shop: Shop) -> None:
+    """A freed slot that nobody can explain is a fault."""
+    shop.comes("a").hears("granted").give_back()
+    killed = shop.comes("b").hears("granted")
+    kill(killed.process.pid)
+    killed.process.wait(WAIT_S)
+    desk(str(shop.folder)).tick()
+    told = [(what, name) for _, what, name, _, _, _ in reversed(desk(str(shop.folder)).look().past())]
+    assert told == [
+        ("asked", "a"),
+        ("granted", "a"),
+        ("returned", "a"),
+        ("asked", "b"),
+        ("granted", "b"),
+        ("returned", "b"),
+    ]
