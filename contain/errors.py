@@ -174,6 +174,58 @@ class BadPolicy(ContainError):
     usual_state = "The policy in force is as it was."
 
 
+class LockUnavailable(ContainError):
+    """Somebody has held the registry's lock too long."""
+
+    reason = "registry-locked"
+    exit_code = 83
+    usual_state = "Nothing was changed; a ticket that was waiting keeps its place."
+
+
+class RegistryDamaged(ContainError):
+    """The registry's file cannot be read. Nothing is released: receipts tell what still runs."""
+
+    reason = "registry-damaged"
+    exit_code = 84
+    usual_state = "Nothing was granted and nothing was released."
+
+
+class OperatorFileDamaged(ContainError):
+    """The file of holds cannot be read; nothing is granted, since a hold may stand in it."""
+
+    reason = "operator-file"
+    exit_code = 89
+    usual_state = "Nothing is granted until it can be read again."
+
+
+class PermitLost(ContainError):
+    """The permit that was granted is not there any more."""
+
+    reason = "permit-lost"
+    exit_code = 85
+
+
+class WaitedTooLong(ContainError):
+    """The request's own time is over, and it was not granted."""
+
+    reason = "waited-too-long"
+    exit_code = 86
+
+
+class WaitInterrupted(ContainError):
+    """Somebody ended the wait; the ticket is withdrawn."""
+
+    reason = "interrupted"
+    exit_code = 87
+
+
+class NeverPossible(ContainError):
+    """The policy has less than is asked, even of an empty machine."""
+
+    reason = "impossible-request"
+    exit_code = 88
+
+
 class CommandFailed(Exception):
     """A command did not end by itself with 0, and its caller asked for that (``check``).
 

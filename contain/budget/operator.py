@@ -11,7 +11,7 @@ import os
 import time
 
 from contain.budget.arbiter import Health, Hold
-from contain.errors import ContainError
+from contain.errors import OperatorFileDamaged
 from receipts import Record, jsontext
 
 TYPE_CHECKING = False
@@ -22,14 +22,6 @@ FILE = "operator.json"
 LOCK = "operator.lock"
 LONGEST_HOLD_S = 24 * 3600.0
 LARGEST_BYTES = 1 << 20
-
-
-class OperatorFileDamaged(ContainError):
-    """The file of holds cannot be read; nothing is granted, since a hold may stand in it."""
-
-    reason = "operator-file"
-    exit_code = 89
-    usual_state = "Nothing is granted until it can be read again."
 
 
 class Said(Record):

@@ -10,7 +10,8 @@ from contain.budget import asking
 from contain.budget.local import LocalAdapter
 from contain.budget.opening import open_budget
 from contain.budget.parallelism import hints
-from contain.budget.queue.waiting import Waiting, WaitInterrupted
+from contain.budget.queue.waiting import Waiting
+from contain.errors import WaitInterrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from contain.budget.arbiter import Now
     from contain.budget.opening import Budget
     from contain.budget.queue.desk import Desk
-    from contain.budget.registry import Book
+    from contain.budget.registry import Book, PermitRow, TicketRow
 
 VERSION = 1
 WATCH_S = 1.0
@@ -75,40 +76,8 @@ def report(budget: Budget, desk: Desk, book: Book) -> dict[str, Any]:
         },
         "pressed": list(decide(snapshot, sample, rules, now).pressed),
         "free": free_now,
-        "permits": [
-            {
-                "id": row.permit.id,
-                "session": row.permit.session,
-                "holder": row.permit.holder,
-                "class": row.permit.class_name,
-                "lane": row.permit.lane,
-                "state": row.permit.state,
-                "units": row.permit.units,
-                "target": row.permit.target,
-                "memoryMib": row.permit.mem_mib,
-                "how": row.permit.how,
-                "ageS": round(now.awake_s - row.permit.granted_at_s, 1),
-                "ownerPid": row.owner.pid,
-                "job": row.job_id,
-            }
-            for row in book.permits.values()
-        ],
-        "waiting": [
-            {
-                "id": row.ticket.id,
-                "session": row.ticket.session,
-                "holder": row.ticket.holder,
-                "class": row.ticket.class_name,
-                "lane": row.ticket.lane,
-                "min": row.ticket.min_units,
-                "want": row.ticket.want_units,
-                "memoryMib": row.ticket.mem_mib,
-                "dormant": row.ticket.dormant,
-                "waitedS": round(now.awake_s - row.since_s, 1),
-                "ownerPid": row.owner.pid,
-            }
-            for row in book.tickets.values()
-        ],
+        "permits": [_permit(row, now) for row in book.permits.values()],
+        "waiting": [_ticket(row, now) for row in book.tickets.values()],
         "holds": [
             {
                 "id": one.id,
@@ -122,6 +91,42 @@ def report(budget: Budget, desk: Desk, book: Book) -> dict[str, Any]:
         "pools": {
             name: {"reason": one.reason, "until": one.until_s} for name, one in snapshot.health.items()
         },
+    }
+
+
+def _permit(row: PermitRow, now: Now) -> dict[str, Any]:
+    permit = row.permit
+    return {
+        "id": permit.id,
+        "session": permit.session,
+        "holder": permit.holder,
+        "class": permit.class_name,
+        "lane": permit.lane,
+        "state": permit.state,
+        "units": permit.units,
+        "target": permit.target,
+        "memoryMib": permit.mem_mib,
+        "how": permit.how,
+        "ageS": round(now.awake_s - permit.granted_at_s, 1),
+        "ownerPid": row.owner.pid,
+        "job": row.job_id,
+    }
+
+
+def _ticket(row: TicketRow, now: Now) -> dict[str, Any]:
+    ticket = row.ticket
+    return {
+        "id": ticket.id,
+        "session": ticket.session,
+        "holder": ticket.holder,
+        "class": ticket.class_name,
+        "lane": ticket.lane,
+        "min": ticket.min_units,
+        "want": ticket.want_units,
+        "memoryMib": ticket.mem_mib,
+        "dormant": ticket.dormant,
+        "waitedS": round(now.awake_s - row.since_s, 1),
+        "ownerPid": row.owner.pid,
     }
 
 

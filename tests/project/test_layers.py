@@ -20,6 +20,7 @@ FACTS = ("receipts.facts", "receipts.record", "receipts.codec", "receipts.jsonte
 PURE = (
     "__future__",
     "collections.abc",
+    "contain.backend",  # the records of a sample
     "contain.budget.arbiter",
     "contain.budget.policy",
     "heapq",

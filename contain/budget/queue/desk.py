@@ -7,7 +7,7 @@ import time
 from contain.budget.arbiter import Now, after, decide, enqueue, leave, release
 from contain.budget.queue import reconcile, wake
 from contain.budget.registry.rows import dumps
-from contain.errors import ContainError
+from contain.errors import PermitLost
 from receipts import NamespaceInit, Unreadable, decode, jsontext
 
 TYPE_CHECKING = False
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 
 SAMPLE_S = 2.0
 """No decision is made on an older look at the machine."""
-
-
-class PermitLost(ContainError):
-    """The permit that was granted is not there any more."""
-
-    reason = "permit-lost"
-    exit_code = 85
 
 
 class Desk:

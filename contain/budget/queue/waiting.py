@@ -14,7 +14,7 @@ from contain.budget.arbiter import explain, render
 from contain.budget.queue import reconcile
 from contain.budget.queue.wake import Bell
 from contain.budget.registry.rows import TicketRow
-from contain.errors import ContainError
+from contain.errors import NeverPossible, WaitedTooLong, WaitInterrupted
 from receipts import NamespaceInit, Record, decode, jsontext
 
 TYPE_CHECKING = False
@@ -39,27 +39,6 @@ else:
 
 TICK_S = 2.0
 SECOND_TICK_S = 30.0
-
-
-class WaitedTooLong(ContainError):
-    """The request's own time is over, and it was not granted."""
-
-    reason = "waited-too-long"
-    exit_code = 86
-
-
-class WaitInterrupted(ContainError):
-    """Somebody ended the wait; the ticket is withdrawn."""
-
-    reason = "interrupted"
-    exit_code = 87
-
-
-class NeverPossible(ContainError):
-    """The policy has less than is asked, even of an empty machine."""
-
-    reason = "impossible-request"
-    exit_code = 88
 
 
 class Standing(Record):

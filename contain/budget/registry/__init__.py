@@ -12,8 +12,7 @@ committed is in the kernel's hands.
 from __future__ import annotations
 
 from contain.budget.registry.book import Book
-from contain.budget.registry.lock import LockUnavailable
 from contain.budget.registry.rows import PermitRow, TicketRow
 from contain.budget.registry.store import Registry
 
-__all__ = ["Book", "LockUnavailable", "PermitRow", "Registry", "TicketRow"]
+__all__ = ["Book", "PermitRow", "Registry", "TicketRow"]

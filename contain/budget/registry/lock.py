@@ -5,11 +5,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-
 import time
 
 from contain.csignal import csignal as signal
-from contain.errors import ContainError
+from contain.errors import LockUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,14 +20,6 @@ LONGEST_PAUSE_S = 0.004
 NAMED_AFTER_S = 5.0
 """A lock is held for a millisecond; somebody who holds it longer is stopped, and is named."""
 GIVE_UP_S = 60.0
-
-
-class LockUnavailable(ContainError):
-    """Somebody has held the registry's lock too long."""
-
-    reason = "registry-locked"
-    exit_code = 83
-    usual_state = "Nothing was changed; a ticket that was waiting keeps its place."
 
 
 class RegistryLock:

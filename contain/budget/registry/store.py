@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from contain.budget.registry.book import SCHEMA, VERSION, Book
 from contain.budget.registry.lock import RegistryLock
-from contain.errors import ContainError
+from contain.errors import RegistryDamaged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,14 +21,6 @@ FILE = "registry.db"
 LOCK = "lock"
 BUSY_S = 5.0
 """Our own lock orders the writers; SQLite's is met only for the moment in which another process opens or closes."""
-
-
-class RegistryDamaged(ContainError):
-    """The registry's file cannot be read. Nothing is released: receipts tell what still runs."""
-
-    reason = "registry-damaged"
-    exit_code = 84
-    usual_state = "Nothing was granted and nothing was released."
 
 
 class Registry:
