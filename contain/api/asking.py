@@ -41,6 +41,8 @@ class Options(TypedDict, total=False):
     network: str
     """``host``, or ``none``: nothing but a loopback of its own."""
     require_tier: str | None
+    sample_memory: bool
+    """Look once a second at the memory of the whole tree, where no cgroup of its own tells its peak."""
     pass_fds: Collection[int]
     """Further descriptors that the command gets, under the same numbers."""
     receipts: Word | None
@@ -126,6 +128,7 @@ def _job(args: tuple[str, ...], options: Options) -> Job:
         no_new_privs=options.get("no_new_privs", False),
         drop_capabilities=tuple(options.get("drop_capabilities", ())),
         network=network,
+        sample_memory=options.get("sample_memory", False),
         keep_fds=tuple(options.get("pass_fds", ())),
     )
 

@@ -187,7 +187,7 @@ def _summary(last: Mapping[str, object]) -> str:
         peak, source = usage.get("maxRssBytes"), "largest process"
     if peak is not None:
         parts.append(f"memory {int(peak) / 2**20:.1f} MiB ({source})")  # type: ignore[call-overload]
-    parts += [f"processes {usage.get('processes', '?')}", f"tier {last['tier']}", f"receipt {last['id']}"]
+    parts += [f"reaped {usage.get('processes', '?')}", f"tier {last['tier']}", f"receipt {last['id']}"]
     return ", ".join(parts)
 
 

@@ -210,6 +210,8 @@ def parse(args: list[str], new_id: Callable[[], str]) -> Options:
             )
     if not rest or not rest[0]:
         raise UsageError("There is no command.", advice="contain exec -- COMMAND [ARG...]")
+    if found["options"].get("summary") or found["options"].get("json"):
+        found["job"]["sample_memory"] = True  # only where somebody wants to know: it costs a look a second
     return Options(job=_job(rest, found, lists, new_id)).replace(**found["options"])
 
 

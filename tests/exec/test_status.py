@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -208,3 +209,14 @@ def _name(pid: int) -> str:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return ""
+
+
+def test_the_memory_of_the_tree_is_sampled_where_it_is_asked_for(receipts: Path) -> None:
+    """Two processes of 64 MiB are 128, which the largest process alone would not tell; without a wish nobody looks."""
+    big = "import time; x = bytearray(64 << 20); time.sleep(2.5)"
+    both = f"{sys.executable} -c '{big}' & {sys.executable} -c '{big}'; wait"
+    found = json.loads(run(receipts, "sh", "-c", both, options=("--json",)).err)["usage"]
+    assert (found["memorySource"], found["peakMemoryBytes"] >= 128 << 20) == ("sampled", True)
+    run(receipts, "true")
+    sources = {receipt_files.read(receipts, job_id)["usage"]["memorySource"] for job_id in ids(receipts)}
+    assert sources == {"sampled", "largest-process"}
