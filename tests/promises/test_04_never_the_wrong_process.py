@@ -187,6 +187,7 @@ def test_no_signal_by_number(receipts: Path, tmp_path: Path) -> None:
     assert [text for _, text in signals(trace) if "pidfd_send_signal" not in text] == []
 
 
+@pytest.mark.timeout(180)  # 20 s on an idle machine
 @pytest.mark.parametrize("rounds", [100])
 def test_a_cancel_that_races_with_the_end(receipts: Path, rounds: int) -> None:
     """Numbers are handed out all the time while jobs end and are cancelled: no error, nobody else is hurt."""

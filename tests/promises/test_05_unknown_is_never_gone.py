@@ -10,33 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import receipt_files
-from tests.blocked import STAGINGS, Staging, needs_root
+from tests.blocked import Staging, needs_root
 from tests.receipt_files import ABSENT, PROOF_BY, Document
 from tests.session import CONTAIN, Reply, Session, alive, in_namespace, inspect, new_id, run_job, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 HELD, BUSY = 80, 75
-
-
-@pytest.fixture(params=STAGINGS)
-def staging(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Staging]:
-    """One thing that is in the way; gone after the test, however that ends."""
-    made: Staging = request.param(tmp_path)
-    try:
-        yield made
-    finally:
-        made.lift()
-
-
-@pytest.fixture
-def living(receipts: Path) -> Iterator[Session]:
-    """A job that runs, in ``receipts``."""
-    with Session(receipts) as session:
-        session.start("sleep", "1000")
-        yield session
 
 
 def owned(found: Reply) -> None:

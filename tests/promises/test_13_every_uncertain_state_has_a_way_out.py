@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import receipt_files
-from tests.blocked import STAGINGS, FrozenMember, FrozenTree, Holder, Staging, needs_freezer, needs_root
+from tests.blocked import FrozenMember, FrozenTree, Holder, Staging, needs_freezer, needs_root
 from tests.receipt_files import PROOF_BY
 from tests.session import (
     CONTAIN,
@@ -27,7 +27,6 @@ from tests.session import (
 from tests.survivors import stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.session import Reply
@@ -35,24 +34,6 @@ if TYPE_CHECKING:
 HELD, BUSY, USAGE, SETUP_FAILED = 80, 75, 64, 71
 BOUND_S = 20.0 * WAIT_S / 30
 """Far above the product's own 5 s, far below for ever."""
-
-
-@pytest.fixture(params=STAGINGS)
-def staging(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Staging]:
-    """One thing that is in the way; gone after the test, however that ends."""
-    made: Staging = request.param(tmp_path)
-    try:
-        yield made
-    finally:
-        made.lift()
-
-
-@pytest.fixture
-def living(receipts: Path) -> Iterator[Session]:
-    """A job that runs, in ``receipts``."""
-    with Session(receipts) as session:
-        session.start("sleep", "1000")
-        yield session
 
 
 def drained(namespace_init: Reply) -> None:
