@@ -113,7 +113,8 @@ def _happened(front: Front, containment: Containment, until_s: float | None) -> 
     # The containment first: how the command ended is the truth, even if somebody asks for its end in the same moment.
     found = containment.events() if ready.intersection(containment.fds()) else []
     stopped = any(isinstance(event, CommandStopped) for event in found)
-    if front.fd in ready:
+    # Looked at after a stop in any case: the poll may have returned before we were stopped, and be told of now.
+    if front.fd in ready or stopped:
         found += front.events()
     # After Ctrl-Z both of us were stopped, and the CONT that woke us has woken the command: that stop is over.
     if stopped and not any(isinstance(event, Caught) and event.number == signal.SIGCONT for event in found):
