@@ -20,6 +20,7 @@ missing_for_test() {
   needs shellcheck shellcheck
   needs setcap libcap2-bin
   needs ps procps
+  needs make make
   needs mkfs.ext4 e2fsprogs
   needs mount mount
   needs aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
