@@ -15,7 +15,8 @@ from tests.session import WAIT_S
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.slow]
+"""Slow: on a busy machine these wait for their turn, as they should, and longer than a test may take."""
 HOME = pwd.getpwuid(os.getuid()).pw_dir
 CONTAIN = f"{sys.executable} -m contain"
 
