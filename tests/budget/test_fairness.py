@@ -16,6 +16,9 @@ from tests.budget.scene import CALM, GIB
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+pytestmark = pytest.mark.timeout(240)
+"""Many examples: seconds on an idle machine, and more where others work too."""
+
 POLICY = preset("shared", 18, 128 * GIB).replace(ceiling=16)
 """Sixteen units, without burst: what a session gets is counted in these alone."""
 HALF_AN_HOUR_S = 1800.0

@@ -12,6 +12,9 @@ from tests.budget import test_examples, test_fairness, test_governor, test_rules
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.timeout(240)
+"""Many examples: seconds on an idle machine, and more where others work too."""
+
 Patch = tuple[object, str, object]
 
 NO_RESERVATION: Patch = (room.Room, "reserve", lambda *_: None)

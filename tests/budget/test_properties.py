@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,9 @@ from tests.budget.scene import NOW_S
 if TYPE_CHECKING:
     from contain.budget.arbiter import Ticket
     from contain.budget.policy import ClassCost, Policy
+
+pytestmark = pytest.mark.timeout(240)
+"""Many examples: seconds on an idle machine, and more where others work too."""
 
 NOW = Now(awake_s=NOW_S, wall_s=NOW_S)
 thorough = settings(

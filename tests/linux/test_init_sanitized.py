@@ -38,6 +38,9 @@ from tests.session import WAIT_S, Session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.timeout(240)
+"""Many examples: seconds on an idle machine, and more where others work too."""
+
 HERE = Path(__file__).parent
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 ONE_RUNTIME = ("-static-libasan", "-static-libubsan")
