@@ -96,12 +96,12 @@ BUSY = "import os, time\nend = time.monotonic() + {}\nfor _ in range({}): os.for
 def test_cpus(receipts: Path, forks: int) -> None:
     """Of a busy tree, one process or four, no more than the asked part of a core is used; without it, more is."""
     group = divisible("cpu")
-    last, _ = python(receipts, BUSY.format(2, forks), limits={"cpus": 0.25})
+    last, _ = python(receipts, BUSY.format(2, forks), limits={"cpus": 0.05})
     usage = last["usage"]
     assert last["limits"] == {"cpus": group.word}
-    assert usage["userUs"] + usage["systemUs"] < 0.25 * usage["wallUs"] * 1.25 + 100_000
+    assert usage["userUs"] + usage["systemUs"] < 0.05 * usage["wallUs"] * 1.25 + 100_000
     free, _ = python(receipts, BUSY.format(2, forks))
-    assert free["usage"]["userUs"] + free["usage"]["systemUs"] > 0.5 * free["usage"]["wallUs"], "the control"
+    assert free["usage"]["userUs"] + free["usage"]["systemUs"] > 0.15 * free["usage"]["wallUs"], "the control"
 
 
 def test_pids(receipts: Path) -> None:
