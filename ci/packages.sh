@@ -23,6 +23,7 @@ missing_for_test() {
   needs make make
   needs mkfs.ext4 e2fsprogs
   needs mount mount
+  needs make make
   needs aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
   [ -e /usr/aarch64-linux-gnu/include/linux/types.h ] || printf 'libc6-dev-arm64-cross\n'
 }
@@ -83,5 +84,5 @@ no_apt() {
     "  Arch:          pacman -S python gcc libcap" \
     "  openSUSE:      zypper install python3-devel gcc glibc-devel libcap-devel" \
     "  Alpine:        apk add python3-dev gcc musl-dev linux-headers libcap-dev" \
-    "For the tests also: strace, util-linux, bubblewrap, shellcheck, e2fsprogs and a gcc for aarch64."
+    "For the tests also: strace, util-linux, bubblewrap, shellcheck, e2fsprogs, make and a gcc for aarch64."
 }

@@ -89,7 +89,8 @@ class Launch:
         try:
             data = self.control.recv(4096)
         except ConnectionResetError:
-            return None
+            # It left with an order unread. That is said once, and before what it had reported.
+            data = self.control.recv(4096)
         if not data:
             return None
         found: Any = native.report(data)
