@@ -6,6 +6,7 @@ from receipts import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _socket import socket
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Protocol
 
@@ -222,6 +223,9 @@ class Containment(Protocol):
     def peak_memory(self) -> tuple[int, str] | None:
         """The tree's most memory so far in bytes, and ``cgroup`` or ``sampled``; None where nobody looked."""
 
+    def tasks(self) -> int:
+        """How many processes and threads of the job there are now. Milliseconds, like ``sample``."""
+
     def remove_cgroups(self) -> tuple[str, ...]:
         """Removes what was made for this job's limits; returns what could not be removed. Bounded; after Drained."""
 
@@ -298,6 +302,12 @@ class Backend(Protocol):
 
     def watch(self, birth: Birth | NamespaceInit) -> Watched:
         """A fresh look at any recorded birth. Never raises for what it cannot see: that is ``unknown``."""
+
+    def contains(self, proof: NamespaceInit, connection: socket) -> bool | None:
+        """Whether the peer that connected (AF_UNIX) lives in the containment; None where that cannot be told."""
+
+    def own_namespace(self) -> int:
+        """What a proof of the containment in which this process lives would have as its ``namespace``."""
 
     def observe(self, proof: NamespaceInit) -> Observation:
         """A fresh look at a recorded birth. Never raises for what it cannot see: that is ``unknown``."""

@@ -226,6 +226,20 @@ class NeverPossible(ContainError):
     exit_code = 88
 
 
+class NestedUnanswered(ContainError):
+    """Whoever may hold our permit does not say whether we are inside its job."""
+
+    reason = "nested-unanswered"
+    exit_code = 92
+
+
+class NestedRefused(ContainError):
+    """A request inside a job asks for more than its permit has, and that is not free now."""
+
+    reason = "nested-refused"
+    exit_code = 93
+
+
 class CommandFailed(Exception):
     """A command did not end by itself with 0, and its caller asked for that (``check``).
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+
+from contain.budget import nested
 from receipts import encode, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _socket import socket
     from collections.abc import Generator
 
     from contain.backend import Event
+    from contain.budget.nested import Outer
     from contain.budget.queue.desk import Desk
+    from contain.budget.tenure import Tenure
     from receipts import Receipt
 
 
@@ -18,9 +24,10 @@ class LocalAdapter:
 
     at_once = True
 
-    def __init__(self, desk: Desk, permit_id: str, receipts_path: str) -> None:
+    def __init__(self, desk: Desk, permit_id: str, receipts_path: str, tenure: Tenure | None = None) -> None:
         """``receipts_path`` is where the job's receipt will be."""
         self._desk = desk
+        self._tenure = tenure
         self._permit_id = permit_id
         self._receipts_path = receipts_path
 
@@ -30,9 +37,37 @@ class LocalAdapter:
         yield from ()
         proof = jsontext.dumps(encode(receipt.proof))
         self._desk.bind(self._permit_id, proof, self._receipts_path, receipt.id)
+        if self._tenure is not None:
+            self._tenure.prove(receipt.proof)
         return None
 
     def release(self, receipt: Receipt) -> None:
         """The receipt is durable and says released and empty: the permit returns in this moment."""
         if receipt.empty is True:
             self._desk.release(self._permit_id, "its receipt says released, empty")
+
+
+class OuterAdapter:
+    """A nested job's: the permit is its outer job's, and stays there. Satisfies contain.adapter.BudgetAdapter."""
+
+    at_once = True
+
+    def __init__(self, outer: Outer, connection: socket) -> None:
+        """``outer`` has answered on ``connection``; what was drawn for us is drawn as long as that stands."""
+        self._outer = outer
+        self._connection = connection
+        self._name: str | None = None
+
+    def bind(self, receipt: Receipt) -> Generator[float | None, Event, Event | None]:
+        """What runs inside this job can ask the outer wrapper too, even with an environment of its own."""
+        assert receipt.proof is not None  # a prepared containment has one
+        yield from ()
+        folder, name = os.path.split(self._outer.path)
+        self._name = nested.name_again(folder, name, receipt.proof)
+        return None
+
+    def release(self, receipt: Receipt) -> None:  # noqa: ARG002 - BudgetAdapter
+        """What was drawn besides returns, and the name goes."""
+        self._connection.close()
+        if self._name is not None:
+            nested.forget(os.path.dirname(self._outer.path), self._name)

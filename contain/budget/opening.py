@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from contain.backend import Machine
+from contain.budget.nested import Answerer
 from contain.budget.operator import Operator
 from contain.budget.policy import check, preset
 from contain.budget.queue.desk import Desk
@@ -28,17 +29,18 @@ PRESET = "shared"
 class Budget:
     """One account's budget on this machine, opened."""
 
-    def __init__(self, root: str, folder: str, machine: Machine, policy: Policy, operator: Operator) -> None:
+    def __init__(self, backend: Backend, root: str, folder: str, machine: Machine, policy: Policy) -> None:
         """Made by ``open_budget``."""
+        self.backend = backend
         self.root = root
         self.folder = folder
         self.machine = machine
         self.policy = policy
-        self.operator = operator
+        self.operator = Operator(root)
 
-    def desk(self, backend: Backend, say: Callable[[str], None]) -> Desk:
+    def desk(self, say: Callable[[str], None]) -> Desk:
         """This process's way to the registry."""
-        sampler = backend.sampler(self.machine)
+        sampler = self.backend.sampler(self.machine)
         volumes = {"home": self.root, "work": "."}
 
         def operator() -> tuple[tuple[object, ...], object]:
@@ -46,28 +48,42 @@ class Budget:
             return said.holds, said.health
 
         registry = Registry(self.folder, self.policy.base, say)
-        return Desk(registry, self.policy, backend, lambda: sampler.sample(volumes), operator)  # type: ignore[arg-type]
+        return Desk(registry, self.policy, self.backend, lambda: sampler.sample(volumes), operator)  # type: ignore[arg-type]
+
+    def answerer(self, desk: Desk, permit_id: str) -> Answerer:
+        """The ear of a permit's wrapper, for requests from inside its job. Raises OSError."""
+
+        def draw(draws: tuple[tuple[str, int], ...]) -> tuple[str, str]:
+            row = desk.look().permits.get(permit_id)
+            return desk.draw(row, draws) if row else ("", "the outer permit is not there any more")
+
+        return Answerer(self.root, permit_id, self.backend, draw)
 
 
-def open_budget(backend: Backend) -> Budget:
-    """Finds the root in the account's home (never by a variable), and this boot's registry below it.
-
-    Raises UnsafePlace where the root cannot be trusted, BadPolicy for a policy file that is wrong.
-    """
+def find_root(backend: Backend) -> str:
+    """The budget's directory in the account's home, never by a variable. Raises UnsafePlace where it is not trusted."""
     try:
         with open_place(None, statfs_type=backend.file_system_magic) as place:
-            root = place.path
+            return place.path
     except Unsafe as unsafe:
         raise UnsafePlace(
             f"{unsafe.message}, so there is no budget.",
             detail=unsafe.reason,
             advice=f"{unsafe.advice}; or run without a permit: --no-budget.",
         ) from None
+
+
+def open_budget(backend: Backend, root: str | None = None) -> Budget:
+    """This boot's budget below ``root``, which ``find_root`` has found.
+
+    Raises UnsafePlace where the root cannot be trusted, BadPolicy for a policy file that is wrong.
+    """
+    root = find_root(backend) if root is None else root
     born = backend.birth()
     folder = os.path.join(root, "live", f"{born.boot_id}-{born.observer_namespace}")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     machine = _machine(folder, backend)
-    return Budget(root, folder, machine, _policy(root, machine), Operator(root))
+    return Budget(backend, root, folder, machine, _policy(root, machine))
 
 
 def _machine(folder: str, backend: Backend) -> Machine:

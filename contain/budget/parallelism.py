@@ -9,6 +9,8 @@ wait for themselves. Maven and ESLint start one worker unless they are told othe
 
 from __future__ import annotations
 
+import os
+
 from contain.budget.classes.words import number
 from receipts import Record
 
@@ -80,6 +82,26 @@ def added_arguments(tool: str, arguments: Sequence[str], width: int) -> tuple[st
     if any(word.partition("=")[0] in added.own for word in arguments):
         return ()
     return (f"{added.option}={width}",) if added.joined else (added.option, str(width))
+
+
+def jobserver_fds(make_flags: str) -> tuple[int, ...]:
+    """The open descriptors of a jobserver in the form of a pipe, as MAKEFLAGS numbers them; else ()."""
+    found: tuple[int, ...] = ()
+    for word in make_flags.partition(" -- ")[0].split():
+        option, _, value = word.partition("=")
+        numbers = value.split(",")
+        if (
+            option in JOBSERVER_OPTIONS
+            and len(numbers) == len(("read", "write"))
+            and all(map(str.isdigit, numbers))
+        ):
+            found = tuple(map(int, numbers))
+    try:
+        for fd in found:
+            os.fstat(fd)
+    except OSError:
+        return ()  # whoever made it did not hand it on: the flags lie
+    return found
 
 
 def _lower(text: str | None, limit: int) -> int:

@@ -18,7 +18,7 @@ def opened() -> tuple[Budget, Desk]:
     backend = find_backend()
     backend.check_host()
     budget = open_budget(backend)
-    return budget, budget.desk(backend, say)
+    return budget, budget.desk(say)
 
 
 def say(text: str) -> None:

@@ -89,15 +89,18 @@ def _session(options: Options, backend: Backend, front: Front) -> int:
         if permit is None:
             return SIGNALED + (front.first or SIGKILL)
         job = permit.job
-    with locked(place, job.id):
-        request = Request(job=job, token="", spelled_id=job.id)
-        life = Life(request, backend, store, permit.adapter if permit else NoBudget(), say)
-        try:
-            carried(job.id, lambda: carry(life, front))
-        except BaseException as error:
-            if permit is not None:
-                permit.give_back(f"nothing was launched ({type(error).__name__})")
-            raise
+    try:
+        with locked(place, job.id):
+            request = Request(job=job, token="", spelled_id=job.id)
+            life = Life(request, backend, store, permit.adapter if permit else NoBudget(), say)
+            carried(job.id, lambda: carry(life, front, permit.tenure if permit else None))
+    except BaseException as error:
+        if permit is not None:
+            permit.give_back(f"nothing was launched ({type(error).__name__})")
+        raise
+    finally:
+        if permit is not None:
+            permit.close()
     prune_sometimes(store, job.id)
     last = replies.get("released") or replies.get("held") or {}
     _tell(options, last)

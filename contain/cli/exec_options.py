@@ -37,8 +37,8 @@ the command's own: input, output, terminal, signals, environment, directory, lim
   --id UUID             the job's id; else a new one
   --summary             say on standard error what it took
   --json                the same as one line of JSON
-  --budget              wait for a permit of this machine's budget (will be the default)
-  --no-budget           take no permit and wait for none (the default in this version)
+  --budget              wait for a permit of this machine's budget (the default)
+  --no-budget           take no permit and wait for none
   --max-wait TIME       give up when no permit was granted in TIME; then COMMAND does not run
   --session NAME        whose turn it takes; else the agent's, the terminal's or the oldest ancestor's
   --holder NAME         a label for contain status
@@ -61,7 +61,7 @@ class Options(Record):
     receipts: str | None = None
     summary: bool = False
     json: bool = False
-    budget: bool = False
+    budget: bool = True
     max_wait_ms: int | None = None
     session: str | None = None
     holder: str | None = None
@@ -171,18 +171,18 @@ VALUES: Mapping[str, tuple[str, str, Callable[[str, str], object]]] = {
     "--env": ("lists", "env", _text),
 }
 FLAGS = {
-    "--require-limits": ("job", "require_limits"),
-    "--no-new-privs": ("job", "no_new_privs"),
-    "--summary": ("options", "summary"),
-    "--json": ("options", "json"),
-    "--budget": ("options", "budget"),
-    "--no-budget": ("", ""),
+    "--require-limits": ("job", "require_limits", True),
+    "--no-new-privs": ("job", "no_new_privs", True),
+    "--summary": ("options", "summary", True),
+    "--json": ("options", "json", True),
+    "--budget": ("options", "budget", True),
+    "--no-budget": ("options", "budget", False),
 }
 
 
 def parse(args: list[str], new_id: Callable[[], str]) -> Options:
     """Raises UsageError for what makes no sense."""
-    found: dict[str, dict[str, object]] = {"job": {}, "limits": {}, "options": {}, "": {}}
+    found: dict[str, dict[str, object]] = {"job": {}, "limits": {}, "options": {}}
     lists: dict[str, list[object]] = {"drop_capabilities": [], "keep_fds": [], "env": []}
     rest = list(args)
     while rest and rest[0].startswith("-"):
@@ -191,8 +191,8 @@ def parse(args: list[str], new_id: Callable[[], str]) -> Options:
             break
         name, equals, value = word.partition("=")
         if name in FLAGS and not equals:
-            where, field = FLAGS[name]
-            found[where][field] = True
+            where, field, value_of_flag = FLAGS[name]
+            found[where][field] = value_of_flag
         elif name in VALUES:
             if not equals:
                 if not rest:

@@ -6,22 +6,34 @@ import os
 import time
 
 from contain.adapter import NoBudget
-from contain.budget import asking
-from contain.budget.local import LocalAdapter
-from contain.budget.opening import open_budget
-from contain.budget.parallelism import hints
+from contain.budget import asking, nested
+from contain.budget.jobserver import Jobserver
+from contain.budget.local import LocalAdapter, OuterAdapter
+from contain.budget.make import form_here
+from contain.budget.opening import find_root, open_budget
+from contain.budget.parallelism import added_arguments, hints, jobserver_fds
 from contain.budget.queue.waiting import Waiting
+from contain.budget.tenure import Tenure
 from contain.errors import WaitInterrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _socket import socket
+
     from contain.adapter import BudgetAdapter
     from contain.backend import Backend
+    from contain.budget.classes import JobClass
+    from contain.budget.opening import Budget
     from contain.budget.queue.desk import Desk
     from contain.budget.queue.waiting import Standing
+    from contain.budget.queue.wake import Bell
+    from contain.budget.registry import PermitRow
     from contain.cli.exec_options import Options
     from contain.job import Job
     from contain.lifecycle.front import Front
+
+SHARES_TOKENS = frozenset({"compile", "build", "bundle", "install", "script", "test"})
+"""Kinds that may start make, ninja or cargo; the others get no descriptors that they did not ask for."""
 
 REPEAT_S = 30.0
 """Off a terminal a reason that has changed is said again, at most so often."""
@@ -30,28 +42,39 @@ REPEAT_S = 30.0
 class Permit:
     """What a command has of the budget. ``give_back`` does nothing once the containment has been bound to it."""
 
-    def __init__(self, job: Job, adapter: BudgetAdapter, desk: Desk | None = None) -> None:
-        """``job`` has the environment that the grant asks for."""
+    def __init__(
+        self, job: Job, adapter: BudgetAdapter, desk: Desk | None = None, tenure: Tenure | None = None
+    ) -> None:
+        """``job`` has the environment that the grant asks for; ``tenure`` is to be carried beside it."""
         self.job = job
         self.adapter = adapter
+        self.tenure = tenure
         self._desk = desk
 
     def give_back(self, why: str) -> None:
         """Nothing was launched: the permit returns at once."""
         if self._desk is not None:
-            self._desk.release(self.job.permit_id, why)
+            self._desk.give_back(self.job.permit_id, why)
+
+    def close(self) -> None:
+        """The job is over."""
+        if self.tenure is not None:
+            self.tenure.close()
 
 
 def ask(options: Options, backend: Backend, front: Front, receipts_path: str) -> Permit | None:
     """Waits for the command's turn; None when a signal ended the wait. Raises what stands in the way."""
     job = options.job
-    cwd = job.cwd or os.getcwd()
-    asked = asking.recognise((job.command, *job.args), cwd, terminal=job.shared_session)
+    asked = asking.recognise((job.command, *job.args), job.cwd or os.getcwd(), terminal=job.shared_session)
     if not asked.takes_part:
         return Permit(job, NoBudget())  # a person sits in front of it, and starts the heavy things from there
-    budget = open_budget(backend)
+    root = find_root(backend)
+    inside = nested.ask(root, os.environ, backend.own_namespace(), ())
+    if inside is not None:
+        return _nested(job, *inside)
+    budget = open_budget(backend, root)
     voice = Voice()
-    desk = budget.desk(backend, voice.line)
+    desk = budget.desk(voice.line)
     session, _ = asking.session_of(os.environ, options.session)
     ticket = asking.ticket(job.permit_id, asked, budget.policy, session, options.holder or "")
     until_s = None if options.max_wait_ms is None else time.monotonic() + options.max_wait_ms / 1000
@@ -64,14 +87,44 @@ def ask(options: Options, backend: Backend, front: Front, receipts_path: str) ->
         return None
     finally:
         voice.done()
-    width = asked.width(row.permit.units)
+    try:
+        job, tenure = _granted(job, asked, budget, desk, row, waiting.bell)
+        return Permit(job, LocalAdapter(desk, job.permit_id, receipts_path, tenure), desk, tenure)
+    except BaseException as error:
+        desk.give_back(job.permit_id, f"it could not be used ({type(error).__name__})")
+        raise
+
+
+def _nested(job: Job, outer: nested.Outer, connection: socket) -> Permit:
+    """Under the outer permit. The environment is the outer job's already, and its jobserver is ours too."""
+    environ = os.environ if job.env is None else job.env
+    kept = tuple(fd for fd in jobserver_fds(environ.get("MAKEFLAGS", "")) if fd not in job.keep_fds)
+    job = job.replace(permit_id=outer.permit_id, keep_fds=(*job.keep_fds, *kept))
+    return Permit(job, OuterAdapter(outer, connection))
+
+
+def _granted(
+    job: Job, asked: JobClass, budget: Budget, desk: Desk, row: PermitRow, bell: Bell
+) -> tuple[Job, Tenure]:
+    """What follows the permit while the job runs, and the job with what it is told of its share."""
     environ = dict(os.environ if job.env is None else job.env)
-    for name, value in hints(width, environ).items():
+    server: Jobserver | None = None
+    if asked.name in SHARES_TOKENS and row.permit.units > 0:
+        form = form_here(budget.folder, environ.get("PATH", os.defpath))
+        server = Jobserver(budget.folder, row.permit.id, row.permit.units, form=form)
+    width = asked.width(row.permit.units)
+    for name, value in hints(width, environ, server.auth if server is not None else None).items():
         if value is None:
             environ.pop(name, None)
         else:
             environ[name] = value
-    return Permit(job.replace(env=environ), LocalAdapter(desk, job.permit_id, receipts_path), desk)
+    environ[nested.VARIABLE] = row.permit.id
+    job = job.replace(
+        env=environ,
+        args=(*job.args, *added_arguments(asked.tool, job.args, width)),
+        keep_fds=(*job.keep_fds, *(server.keep_fds if server is not None else ())),
+    )
+    return job, Tenure(desk, row, bell, server, budget.answerer(desk, row.permit.id))
 
 
 class Voice:

@@ -16,8 +16,13 @@ from contain.protocol import LONGEST_MS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Protocol
+
     from contain.backend import Backend, Containment, Event
     from contain.lifecycle.life import Life
+else:
+    Protocol = object
 
 FORWARDED = (
     signal.SIGHUP,
@@ -28,6 +33,19 @@ FORWARDED = (
     signal.SIGCONT,
     signal.SIGALRM,
 )
+
+
+class Companion(Protocol):
+    """What else the wrapper does while its job runs. Nothing in it waits."""
+
+    def fds(self) -> Sequence[int]:
+        """What to poll for reading."""
+
+    def due_s(self) -> float | None:
+        """When it wants a turn in any case, monotonic."""
+
+    def turn(self, ready: Iterable[int], containment: Containment) -> None:
+        """Called after each wake-up; ``ready`` holds descriptors of others too."""
 
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
@@ -90,13 +108,13 @@ class Front:
             terminal.give(fd, os.getpgrp())
 
 
-def carry(life: Life, front: Front) -> None:
-    """Runs a life to its end."""
+def carry(life: Life, front: Front, beside: Companion | None = None) -> None:
+    """Runs a life to its end, and whatever has to be done beside it."""
     way = life.run()
     try:
         wait_until_s = next(way)
         while True:
-            for event in _happened(front, life.containment, wait_until_s):
+            for event in _happened(front, life.containment, wait_until_s, beside):
                 wait_until_s = way.send(event)
     except StopIteration:
         return
@@ -104,12 +122,17 @@ def carry(life: Life, front: Front) -> None:
         front.leave()
 
 
-def _happened(front: Front, containment: Containment, until_s: float | None) -> list[Event]:
+def _happened(
+    front: Front, containment: Containment, until_s: float | None, beside: Companion | None
+) -> list[Event]:
     poll = select.poll()
-    for fd in (front.fd, *containment.fds()):
+    for fd in (front.fd, *containment.fds(), *(beside.fds() if beside else ())):
         poll.register(fd, select.POLLIN)
-    wait_ms = None if until_s is None else min(max(0.0, until_s - time.monotonic()) * 1000, LONGEST_MS)
+    dues_s = [at_s for at_s in (until_s, beside.due_s() if beside else None) if at_s is not None]
+    wait_ms = min(max(0.0, min(dues_s) - time.monotonic()) * 1000, LONGEST_MS) if dues_s else None
     ready = {fd for fd, _ in poll.poll(wait_ms)}
+    if beside is not None:
+        beside.turn(ready, containment)
     # The containment first: how the command ended is the truth, even if somebody asks for its end in the same moment.
     found = containment.events() if ready.intersection(containment.fds()) else []
     stopped = any(isinstance(event, CommandStopped) for event in found)

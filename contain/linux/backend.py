@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import resource
 
 from contain.backend import Observation
 from contain.csignal import csignal as signal
 from contain.errors import ImpossibleRequest, SetupFailed, TierTooWeak
-from contain.job import TIERS, Limits, check_bytes
-from contain.linux import birth, census, cgroup, channel, host, native, process, procfs
+from contain.job import TIERS, Limits
+from contain.linux import birth, census, cgroup, channel, command, host, native, process, procfs
 from contain.linux.keeper import Keeper
 from contain.linux.launch import NamespaceLaunch
 from receipts import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from _socket import socket
+    from collections.abc import Iterable, Sequence
 
     from contain.backend import Birth, Machine, Sampler, SignalSource, Watched
     from contain.job import Job
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from contain.linux.tree_memory import TreeMemory
     from receipts import Blocker, NamespaceInit
 
-DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-COERCED = (b"C.UTF-8", b"C.utf8", b"UTF-8")
 
 RESOURCES = {
     "open_files": resource.RLIMIT_NOFILE,
@@ -37,11 +35,6 @@ RESOURCES = {
     "address_space_bytes": resource.RLIMIT_AS,
     "stack_bytes": resource.RLIMIT_STACK,
 }
-
-UNLIMITED = 2**64 - 1
-MOST_ARGUMENT_BYTES = 6 * 1024 * 1024
-LEAST_ARGUMENT_BYTES = 128 * 1024
-SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 class LinuxBackend:
@@ -124,7 +117,7 @@ class LinuxBackend:
         self.start()
         assert self._keeper is not None  # for mypy
         limits = self._limits(job)
-        block = _command_block(job, limits)
+        block = command.block(job, limits)
         dropped = _dropped(job)
         tree = _tree_limits(job, self._keeper.pid)
         given: list[int] = []
@@ -133,7 +126,7 @@ class LinuxBackend:
         gate_read, gate_write = os.pipe()
         try:
             given += [theirs.detach(), gate_read]
-            given += [_sealed(block)]
+            given += [command.sealed(block)]
             given += [_directory(job)]
             if tree is not None:
                 limits = {**limits, **tree.rlimits}
@@ -192,6 +185,16 @@ class LinuxBackend:
     def watch(self, born: Birth | NamespaceInit) -> Watched:
         """See contain.backend.Backend."""
         return birth.look(born)
+
+    def contains(self, proof: NamespaceInit, connection: socket) -> bool | None:
+        """See contain.backend.Backend."""
+        from contain.linux import ancestry
+
+        return ancestry.is_inside(proof, connection)
+
+    def own_namespace(self) -> int:
+        """See contain.backend.Backend."""
+        return birth.here().pid_namespace
 
     def observe(self, proof: NamespaceInit) -> Observation:
         """See contain.backend.Backend."""
@@ -317,76 +320,9 @@ def _resource_limits(limits: Limits) -> dict[int, tuple[int, int]]:
         # CPU time: the soft limit sends SIGXCPU, which names the cause; the hard one a second later kills.
         found[RESOURCES[name]] = (
             asked,
-            min(asked + 1, UNLIMITED) if name == "cpu_s" and asked != hard else asked,
+            min(asked + 1, command.UNLIMITED) if name == "cpu_s" and asked != hard else asked,
         )
     return found
-
-
-def _is_pythons_own(locale: bytes) -> bool:
-    """Python gives itself an LC_CTYPE in a C locale (PEP 538). A job gets its caller's variables, and no more."""
-    return locale in COERCED and not _was_given_a_locale()
-
-
-_given: list[bool] = []
-
-
-def _was_given_a_locale() -> bool:
-    """Whether LC_CTYPE was in the environment with which this process began, which never changes."""
-    if not _given:
-        try:
-            with open("/proc/self/environ", "rb") as begun:
-                _given.append(any(one.startswith(b"LC_CTYPE=") for one in begun.read().split(b"\0")))
-        except OSError:
-            return True
-    return _given[0]
-
-
-def _command_block(job: Job, limits: Mapping[int, tuple[int, int]]) -> bytes:
-    """The command as the kernel will get it. Raises ImpossibleRequest when execve(2) could only say E2BIG."""
-    if job.env is None:
-        variables = [
-            name + b"=" + text
-            for name, text in os.environb.items()
-            if name != b"LC_CTYPE" or not _is_pythons_own(text)
-        ]
-        path = os.environ.get("PATH")
-    else:
-        variables = [check_bytes(f"{name}={text}", "A variable of env") for name, text in job.env.items()]
-        path = job.env.get("PATH")
-    args = [check_bytes(text, "An argument") for text in (job.command, *job.args)]
-    total_bytes = sum(len(text) + 9 for text in args + variables)  # its NUL, and its pointer
-    stack_bytes = limits.get(resource.RLIMIT_STACK, resource.getrlimit(resource.RLIMIT_STACK))[0]
-    if stack_bytes in (resource.RLIM_INFINITY, UNLIMITED):
-        stack_bytes = 4 * MOST_ARGUMENT_BYTES
-    # bprm_stack_limits in fs/exec.c: a quarter of the stack limit, at most 6 MiB, at least 128 KiB.
-    room_bytes = max(min(stack_bytes // 4, MOST_ARGUMENT_BYTES), LEAST_ARGUMENT_BYTES)
-    if total_bytes > room_bytes:
-        raise ImpossibleRequest(
-            f"Arguments and environment take {total_bytes} bytes; with this stack limit the kernel takes {room_bytes}.",
-            advice="Pass them through files, or raise limits.stackBytes.",
-        )
-    return native.command_block(_paths(job.command, path or DEFAULT_PATH), args, variables)
-
-
-def _paths(command: str, path: str) -> list[bytes]:
-    """Where to look for the command, in turn: along the PATH that the job will have, as execvp(3) does."""
-    if "/" in command:
-        return [os.fsencode(command)]
-    return [os.fsencode(os.path.join(folder or ".", command)) for folder in path.split(":")]
-
-
-def _sealed(data: bytes) -> int:
-    """A memfd that nobody can change any more; it is never on disk."""
-    fd = os.memfd_create("contain-command", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
 
 
 def _directory(job: Job) -> int:

@@ -73,6 +73,11 @@ def _fdinfo(pidfd: int) -> tuple[int, list[int]]:
     return pid, chain
 
 
+def proc_pid(pidfd: int) -> int:
+    """Under which number our /proc shows the process of ``pidfd``; -1 when it is gone. Raises OSError."""
+    return _fdinfo(pidfd)[0]
+
+
 def _leads_a_namespace(chain: list[int]) -> bool:
     """NSpid, outermost first: a process of an inner namespace, and PID 1 there."""
     return len(chain) > 1 and chain[-1] == 1
@@ -97,10 +102,10 @@ def take(pid: int, pidfd: int) -> NamespaceInit:
     """
     try:
         observer = here()
-        proc_pid, chain = _fdinfo(pidfd)
-        ticks = _start_ticks(proc_pid)
-        uid = os.stat(f"/proc/{proc_pid}").st_uid
-        namespace = _namespace(f"/proc/{proc_pid}/ns/pid")
+        number, chain = _fdinfo(pidfd)
+        ticks = _start_ticks(number)
+        uid = os.stat(f"/proc/{number}").st_uid
+        namespace = _namespace(f"/proc/{number}/ns/pid")
     except OSError as error:
         raise _unproven(f"/proc did not show it ({error.strerror})") from None
     if not _leads_a_namespace(chain) or namespace == observer.pid_namespace:
@@ -137,14 +142,13 @@ def mine() -> Birth:
         observer = here()
         pidfd = os.pidfd_open(os.getpid())
         try:
-            proc_pid, _ = _fdinfo(pidfd)
             return Birth(
                 boot_id=observer.boot_id,
                 boot_id_source=observer.boot_id_source,
                 observer_namespace=observer.pid_namespace,
                 time_namespace=observer.time_namespace,
                 pid=os.getpid(),
-                start_ticks=_start_ticks(proc_pid),
+                start_ticks=_start_ticks(proc_pid(pidfd)),
                 pidfs_id=os.fstat(pidfd).st_ino if observer.pidfs else None,
                 pidfs_handle=native.pidfs_handle(pidfd),
             )
@@ -246,11 +250,11 @@ def _compare(proof: NamespaceInit | Birth, pidfd: int) -> tuple[str, str]:
     if proof.pidfs_id is not None and here().pidfs:
         same = os.fstat(pidfd).st_ino == proof.pidfs_id
         return (LIVE, "pidfs id") if same else (GONE, "its number belongs to another process now (pidfs id)")
-    proc_pid, chain = _fdinfo(pidfd)
+    number, chain = _fdinfo(pidfd)
     if proof.time_namespace is not None and here().time_namespace != proof.time_namespace:
         return UNKNOWN, "recorded in another time namespace, where start times differ"
     try:
-        ticks = _start_ticks(proc_pid)
+        ticks = _start_ticks(number)
     except FileNotFoundError:
         return UNKNOWN, "/proc hides the process that has its number"
     if ticks != proof.start_ticks or (isinstance(proof, NamespaceInit) and not _leads_a_namespace(chain)):

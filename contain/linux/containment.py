@@ -256,6 +256,12 @@ class NamespaceContainment:
         """See contain.backend."""
         return () if self._tree is None else self._tree.remove()
 
+    def tasks(self) -> int:
+        """See contain.backend. Without the init itself."""
+        from contain.linux import tree_memory
+
+        return max(0, tree_memory.tasks(self.proof.pid) - 1)
+
     def members(self) -> tuple[Blocker, ...]:
         """The census of this namespace."""
         return census.members(self.proof.pid, self.proof.namespace)

@@ -28,12 +28,12 @@ class TreeMemory:
 
     def look(self, root: int) -> int:
         """The bytes of ``root`` and its descendants now, which are also kept if they are the most so far."""
-        now_bytes = self._page_bytes * sum(_resident_pages(pid) for pid in _tree(root))
+        now_bytes = self._page_bytes * sum(_resident_pages(pid) for pid in tree(root))
         self.peak_bytes = max(self.peak_bytes, now_bytes)
         return now_bytes
 
 
-def _tree(root: int) -> Iterator[int]:
+def tree(root: int) -> Iterator[int]:
     """The root and what descends from it. Children are listed by the thread that has them: proc_tid_children(5)."""
     todo, seen = [root], 0
     while todo and seen < MOST:
@@ -53,3 +53,14 @@ def _tree(root: int) -> Iterator[int]:
 def _resident_pages(pid: int) -> int:
     fields = (procfs.glance(f"/proc/{pid}/statm") or "").split()
     return int(fields[1]) if len(fields) > 1 else 0
+
+
+def tasks(root: int) -> int:
+    """How many processes and threads the tree has now, the root's among them."""
+    found = 0
+    for pid in tree(root):
+        try:
+            found += len(os.listdir(f"/proc/{pid}/task"))
+        except OSError:
+            continue  # it has ended
+    return found

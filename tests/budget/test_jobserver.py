@@ -294,7 +294,7 @@ def test_make_in_a_containment_follows(work: Build, tmp_path: Path) -> None:
     receipts = tmp_path / "receipts"
     receipts.mkdir(mode=0o700)
     work.makefile()
-    command = [*CONTAIN, "exec", "--receipts", str(receipts), *keep, "--", "make"]
+    command = [*CONTAIN, "exec", "--no-budget", "--receipts", str(receipts), *keep, "--", "make"]
     work.start(command, hints(3, os.environ, server.auth), server.keep_fds)
     follow(work, server, 3)
     server.close()

@@ -27,7 +27,7 @@ class Done(NamedTuple):
 
 def line(receipts: Path, *options: str) -> list[str]:
     """The command line up to the command."""
-    return [*CONTAIN, "exec", "--receipts", str(receipts), *options, "--"]
+    return [*CONTAIN, "exec", "--no-budget", "--receipts", str(receipts), *options, "--"]
 
 
 def run(receipts: Path, *command: str, options: Sequence[str] = (), **popen: Any) -> Done:  # noqa: ANN401 - passed on

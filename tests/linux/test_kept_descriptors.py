@@ -154,6 +154,7 @@ def test_few_open_files_allowed(tmp_path: Path) -> None:
         ",".join(map(str, numbers)),
         *CONTAIN,
         "exec",
+        "--no-budget",
         "--receipts",
         str(receipts_in(tmp_path)),
     ]

@@ -50,7 +50,7 @@ BOTH = RECEIPTS | listed(
     "contain contain.backend contain.cli contain.cli.main contain.cli.place contain.csignal contain.errors contain.job"
     " contain.lifecycle contain.lifecycle.custody"
     " contain.linux contain.linux._native contain.linux.backend contain.linux.birth contain.linux.census"
-    " contain.linux.cgroup contain.linux.channel contain.linux.containment contain.linux.host contain.linux.keeper"
+    " contain.linux.cgroup contain.linux.channel contain.linux.command contain.linux.containment contain.linux.host contain.linux.keeper"
     " contain.linux.launch"
     " contain.linux.native contain.linux.process contain.linux.procfs contain.platform contain.protocol"
 )
@@ -157,7 +157,9 @@ def test_inspect_imports_what_is_listed(inspect_report: str) -> None:
 def test_exec_imports_what_is_listed(command: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The same for a command in front of a person."""
     receipts = receipts_of(tmp_path_factory)
-    found = more_than_bare(report_of([command, "exec", "--receipts", str(receipts), "--", "true"]))
+    found = more_than_bare(
+        report_of([command, "exec", "--no-budget", "--receipts", str(receipts), "--", "true"])
+    )
     assert over_budget(found, EXEC, C_MODULES) == set()
     assert EXEC - {module.name for module in found} == set(), "the list names what is not imported any more"
 

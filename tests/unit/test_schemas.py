@@ -213,6 +213,8 @@ def test_parser_and_schema_name_the_same_fields() -> None:
 
 OF_THE_BUDGET = {
     "bad-policy",
+    "nested-unanswered",
+    "nested-refused",
     "registry-locked",
     "registry-damaged",
     "permit-lost",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
-from contain.budget.arbiter import Now, after, decide, enqueue, leave, release
+from contain.budget.arbiter import Now, after, decide, enqueue, explain, leave, release, render, settled
 from contain.budget.queue import reconcile, wake
 from contain.budget.registry.rows import dumps
 from contain.errors import PermitLost
+from contain.job import new_id
 from receipts import NamespaceInit, Unreadable, decode, jsontext
 
 TYPE_CHECKING = False
@@ -170,6 +171,37 @@ class Desk:
 
         self.commit(change)
 
+    def settle(self, permit_id: str, units: int) -> None:
+        """The job holds ``units`` from now on: what it had above them is free, and accounted so."""
+
+        def change(book: Book, now: Now) -> None:
+            row = book.permits.get(permit_id)
+            if row is None:
+                return
+            permits = tuple(
+                settled(one, self.policy, now, units) if one.id == permit_id else one
+                for one in book.snapshot.permits
+            )
+            book.settle(book.snapshot.replace(permits=permits), now.awake_s)
+
+        self.commit(change)
+
+    def draw(self, permit: PermitRow, draws: tuple[tuple[str, int], ...]) -> tuple[str, str]:
+        """More of some pools for a job that has a permit, at once or not at all: (its id, "") or ("", why not)."""
+        assert permit.proof is not None
+        ticket = permit.ticket.replace(
+            id=new_id(), min_units=0, want_units=0, mem_mib=0, draws=draws, unit_draws=(), resizable=False
+        )
+        row = self.enqueue(permit.replace_ticket(ticket, self.now().awake_s))
+        book = self.look()
+        if ticket.id in book.permits:
+            self.bind(ticket.id, permit.proof, permit.receipts or "", permit.job_id or "")
+            return ticket.id, ""
+        now = self.now()
+        reasons = explain(book.snapshot, self.sample(), self.policy, now, row.ticket)
+        self.withdraw(ticket.id, "nested requests do not wait")
+        return "", "; ".join(render(reason, now) for reason in reasons) or "it is not free now"
+
     def release(self, permit_id: str, why: str) -> None:
         """The permit returns: its tree is proven gone, or was never made."""
 
@@ -177,6 +209,18 @@ class Desk:
             row = book.permits.get(permit_id)
             if row is None:
                 return  # somebody saw the same proof before us
+            book.note("returned", row, now.awake_s, now.wall_s, why)
+            book.settle(release(book.snapshot, permit_id, self.policy, now), now.awake_s)
+
+        self.commit(change)
+
+    def give_back(self, permit_id: str, why: str) -> None:
+        """A grant that was not used returns. One that is bound stays: its tree decides."""
+
+        def change(book: Book, now: Now) -> None:
+            row = book.permits.get(permit_id)
+            if row is None or row.permit.state != reconcile.GRANTED:
+                return
             book.note("returned", row, now.awake_s, now.wall_s, why)
             book.settle(release(book.snapshot, permit_id, self.policy, now), now.awake_s)
 

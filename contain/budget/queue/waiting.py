@@ -70,26 +70,30 @@ class Waiting:
         self._until_s = until_s
         self._interrupts = interrupts
         self._tell = tell
-        self._bell: Bell
+        self.bell: Bell
         self._row: TicketRow
         self._restored = False
 
     def run(self) -> PermitRow:
-        """Waits. Raises WaitedTooLong, WaitInterrupted and NeverPossible; then no ticket is left."""
+        """Waits. Raises WaitedTooLong, WaitInterrupted and NeverPossible; then no ticket is left.
+
+        ``bell`` stays the caller's: it rings again when the permit's target changes.
+        """
         ticket = self._ticket
-        self._bell = Bell(self._desk.registry.folder, ticket.id)
+        self.bell = Bell(self._desk.registry.folder, ticket.id)
         try:
             row = TicketRow(
                 ticket=ticket,
                 owner=self._desk.owner(),
-                wake=self._bell.name,
+                wake=self.bell.name,
                 since_s=self._desk.now().awake_s,
                 until_s=self._until_s,
             )
             self._row = self._desk.enqueue(row)
             return self._wait()
-        finally:
-            self._bell.close()
+        except BaseException:
+            self.bell.close()
+            raise
 
     def _wait(self) -> PermitRow:
         try:
@@ -171,7 +175,7 @@ class Waiting:
     def _poll(self, watched: list[Watched], tick_s: float | None) -> bool:
         """True when something that is watched has ended."""
         poll = select.poll()
-        fds = [self._bell.fd, *(one.fd for one in watched)]
+        fds = [self.bell.fd, *(one.fd for one in watched)]
         if self._interrupts is not None:
             fds.append(self._interrupts.fd)
         for fd in fds:
@@ -180,8 +184,8 @@ class Waiting:
         if self._until_s is not None:
             waits.append(max(0.0, self._until_s - time.monotonic()))
         ready = {fd for fd, _ in poll.poll(min(waits) * 1000 if waits else None)}
-        if self._bell.fd in ready:
-            self._bell.silence()
+        if self.bell.fd in ready:
+            self.bell.silence()
         return any(one.fd in ready for one in watched)
 
 

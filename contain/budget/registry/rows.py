@@ -45,6 +45,10 @@ class PermitRow(Record):
     ticket: Ticket
     """As it was asked, so that it can go back to its place."""
 
+    def replace_ticket(self, ticket: Ticket, since_s: float) -> TicketRow:
+        """Another request of the same owner, who does not wait for it."""
+        return TicketRow(ticket=ticket, owner=self.owner, since_s=since_s)
+
 
 _memo: dict[tuple[type[Record], str], Record] = {}
 MEMO = 4096
