@@ -71,7 +71,8 @@ class Answerer:
         self._asking: dict[int, socket] = {}
         self._drawn: dict[int, str] = {}
         self.units = 0
-        self._socket = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+        self._socket = socket(AF_UNIX, SOCK_STREAM)
+        self._socket.settimeout(0)
         with _Address(self._folder, permit_id) as address:
             self._socket.bind(address)
         self._socket.listen(BACKLOG)

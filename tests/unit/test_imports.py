@@ -50,8 +50,8 @@ BOTH = RECEIPTS | listed(
     "contain contain.backend contain.cli contain.cli.main contain.cli.place contain.csignal contain.errors contain.job"
     " contain.lifecycle contain.lifecycle.custody"
     " contain.linux contain.linux._native contain.linux.backend contain.linux.birth contain.linux.census"
-    " contain.linux.cgroup contain.linux.channel contain.linux.command contain.linux.containment contain.linux.host contain.linux.keeper"
-    " contain.linux.launch"
+    " contain.linux.cgroup contain.linux.channel contain.linux.command contain.linux.containment contain.linux.host"
+    " contain.linux.keeper contain.linux.launch"
     " contain.linux.native contain.linux.process contain.linux.procfs contain.platform contain.protocol"
 )
 RUN = BOTH | listed(
