@@ -13,8 +13,6 @@ from __future__ import annotations
 import os
 from _socket import (
     AF_UNIX,
-    SOCK_CLOEXEC,
-    SOCK_NONBLOCK,
     SOCK_STREAM,
     socket,
 )  # ``socket`` itself is slow: ADR 0007

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from contain.budget.arbiter import Now, after, decide, enqueue, explain, leave, release, render, settled
-from contain.budget.queue import reconcile, wake
+from contain.budget.queue import reconcile, unopened, wake
 from contain.budget.registry.rows import dumps
 from contain.errors import PermitLost
 from contain.job import new_id
@@ -106,8 +106,16 @@ class Desk:
         return list(dict.fromkeys(row.wake for row in rows if row is not None and row.wake))
 
     def tick(self) -> Book:
-        """Settles and decides, and changes nothing else: what the sentinel does."""
-        return self.commit(lambda book, now: None)[2]  # noqa: ARG005
+        """Settles and decides: what the sentinel does. Also looks at what is bound and should run."""
+        begun = unopened.look(self.look(), self._backend, self.now())
+
+        def change(book: Book, now: Now) -> None:
+            for permit_id in begun:
+                row = book.permits.get(permit_id)
+                if row is not None and row.permit.state == reconcile.BOUND:
+                    book.restate(permit_id, reconcile.RUNNING, now.awake_s)
+
+        return self.commit(change)[2]
 
     def enqueue(self, row: TicketRow) -> TicketRow:
         """A new ticket at the end of the line; it may be granted in the same commit."""

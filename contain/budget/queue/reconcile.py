@@ -7,8 +7,9 @@ keeps what it has.
     ticket            gone               -          withdrawn
     permit, unbound   gone               -          returned: nothing can have run
     permit, unbound   alive, 10 s awake  -          back to its place, dormant until its owner speaks
-    permit, bound     gone               gone       returned
+    permit, bound     any                gone       returned
     permit, bound     gone               otherwise  cleanup: the tree is ending, its end is waited for
+    permit, bound     alive, 30 s        unopened   its init is killed (`unopened`); returned on its end
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 UNBOUND_S = 10.0
 """A grant that nobody takes for so long, awake, is somebody else's turn."""
 
-GRANTED, BOUND, CLEANUP = "granted", "bound", "cleanup"
+GRANTED, BOUND, RUNNING, CLEANUP = "granted", "bound", "running", "cleanup"
 
 
 def births(book: Book) -> dict[str, Birth | str]:
@@ -69,11 +70,10 @@ def reconcile(book: Book, gone: Collection[str], policy: Policy, now: Now) -> No
 
 
 def _over(permit_id: str, row: PermitRow, gone: Collection[str]) -> str | None:
-    if dumps(row.owner) not in gone:
-        return None
-    if row.proof is None:
-        return "its owner is gone, and nothing was bound"
-    return "its owner and its tree are gone" if f"proof:{permit_id}" in gone else None
+    if row.proof is not None:
+        # The drain is the evidence, whoever sees it: its owner may be stopped.
+        return "its tree is gone" if f"proof:{permit_id}" in gone else None
+    return "its owner is gone, and nothing was bound" if dumps(row.owner) in gone else None
 
 
 def _put_back(book: Book, row: PermitRow, policy: Policy, now: Now) -> None:

@@ -152,6 +152,13 @@ class Book:
         )
         self.permits[permit.id] = row
 
+    def restate(self, permit_id: str, state: str, now_s: float) -> None:
+        """A permit comes into another state."""
+        permits = tuple(
+            one.replace(state=state) if one.id == permit_id else one for one in self.snapshot.permits
+        )
+        self.settle(self.snapshot.replace(permits=permits), now_s)
+
     def settle(self, after: Snapshot, now_s: float) -> None:
         """Writes what the arbiter made of the snapshot: tickets that left, permits that came or changed, accounts."""
         before = self.snapshot
