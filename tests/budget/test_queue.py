@@ -156,3 +156,21 @@ def test_what_became_of_a_request_is_on_record(shop: Shop) -> None:
         ("granted", "b"),
         ("returned", "b"),
     ]
+
+
+def reads(pid: int) -> int:
+    """How many read calls a process has made so far: each look at the registry or the machine makes some."""
+    with open(f"/proc/{pid}/io", encoding="ascii") as counts:
+        return next(int(line.split()[1]) for line in counts if line.startswith("syscr"))
+
+
+def test_who_waits_sleeps(shop: Shop) -> None:
+    """Between its ticks a sentinel does nothing, whoever rings: it must not ring itself awake."""
+    for name in ("a", "b"):
+        shop.comes(name).hears("granted")
+    waiting = shop.comes("c").process.pid
+    wait_until(lambda: shop.stands()[1] == ["c"])
+    before = reads(waiting)
+    with pytest.raises(subprocess.TimeoutExpired):
+        subprocess.run(["sleep", "60"], timeout=5, check=False)  # an observation's length: two ticks and a half
+    assert reads(waiting) - before < 200
