@@ -170,6 +170,15 @@ class Sampler(Protocol):
     def sample(self, volumes: Mapping[str, str] | None = None) -> Sample:
         """Everything, once. ``volumes``: name -> a directory on it."""
 
+    def disks(self, volumes: Mapping[str, str]) -> tuple[tuple[str, Disk | Unknown], ...]:
+        """Those volumes alone."""
+
+    def counters(self) -> object:
+        """What the next sample counts from, as plain values, to be kept; None for none."""
+
+    def resume(self, counters: object) -> None:
+        """Counts from there. Raises ValueError or TypeError for what ``counters`` did not give."""
+
 
 class SignalSource(Protocol):
     """Signals as data."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 
 from contain.backend import Machine
+from contain.budget import nested
+from contain.budget.jobserver import path_of
 from contain.budget.nested import Answerer
 from contain.budget.operator import Operator
 from contain.budget.policy import check, preset
 from contain.budget.queue.desk import Desk
 from contain.budget.registry import Registry
 from contain.budget.registry.rows import dumps, loads
+from contain.budget.sampling import SharedSampler
 from contain.errors import UnsafePlace
-from receipts import Unsafe, open_place
+from receipts import KERNEL, Unsafe, jsontext, open_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,15 +43,27 @@ class Budget:
 
     def desk(self, say: Callable[[str], None]) -> Desk:
         """This process's way to the registry."""
-        sampler = self.backend.sampler(self.machine)
-        volumes = {"home": self.root, "work": "."}
+        sampler = SharedSampler(
+            self.folder, self.backend.sampler(self.machine), {"home": self.root, "work": "."}
+        )
 
         def operator() -> tuple[tuple[object, ...], object]:
             said = self.operator.read()
             return said.holds, said.health
 
         registry = Registry(self.folder, self.policy.base, say)
-        return Desk(registry, self.policy, self.backend, lambda: sampler.sample(volumes), operator)  # type: ignore[arg-type]
+        return Desk(registry, self.policy, self.backend, sampler.sample, operator, self._forget)  # type: ignore[arg-type]
+
+    def _forget(self, permit_id: str, proof: str | None) -> None:
+        """The jobserver and the socket of a wrapper that was killed."""
+        names = [os.path.join(self.root, nested.FOLDER, permit_id), path_of(self.folder, permit_id)]
+        if proof is not None:
+            names.append(os.path.join(self.root, nested.FOLDER, str(jsontext.loads(proof).get("namespace"))))
+        for name in names:
+            try:
+                os.unlink(name)
+            except FileNotFoundError:
+                pass
 
     def answerer(self, desk: Desk, permit_id: str) -> Answerer:
         """The ear of a permit's wrapper, for requests from inside its job. Raises OSError."""
@@ -81,9 +96,23 @@ def open_budget(backend: Backend, root: str | None = None) -> Budget:
     root = find_root(backend) if root is None else root
     born = backend.birth()
     folder = os.path.join(root, "live", f"{born.boot_id}-{born.observer_namespace}")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if not os.path.isdir(folder):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        if born.boot_id_source == KERNEL:
+            _sweep(root, born.boot_id)
     machine = _machine(folder, backend)
     return Budget(backend, root, folder, machine, _policy(root, machine))
+
+
+def _sweep(root: str, boot_id: str) -> None:
+    """Another boot voids every row, and every socket: whoever comes first in this one removes them."""
+    import shutil
+
+    live = os.path.join(root, "live")
+    for name in os.listdir(live):
+        if not name.startswith(boot_id):
+            shutil.rmtree(os.path.join(live, name), ignore_errors=True)
+            shutil.rmtree(os.path.join(root, nested.FOLDER), ignore_errors=True)
 
 
 def _machine(folder: str, backend: Backend) -> Machine:

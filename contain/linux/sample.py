@@ -26,6 +26,8 @@ SHORTEST_S = 0.25
 LONGEST_S = 10.0
 """A longer one says what was, and not what is."""
 
+MOST_CPUS = 8192
+"""NR_CPUS of the largest kernels."""
 MIB = 1 << 20
 KIB_PER_MIB = 1024
 STAT_BYTES = 1 << 20
@@ -107,14 +109,50 @@ class Sampler:
     def __init__(
         self, machine: Machine, ticks: Ticks | None = None, proc: str = "/proc", limits: Bounds | None = None
     ) -> None:
-        """``ticks``: of an earlier sample, if somebody kept them. ``limits``: those of ``judge``, else found again."""
-        self.ticks = ticks
+        """``ticks``: of an earlier sample, if somebody kept them. ``limits``: those of ``judge``, else found again.
+
+        It goes by ``machine`` and not by this process: one that may use three cores of eighteen, or that sits in a
+        cgroup of its own, sees what everybody sees.
+        """
+        self.ticks: Ticks | None = ticks
         self._machine = machine
         self._proc = proc
-        self._limits = bounds.find(proc) if limits is None else limits
+        self._given = limits
+        self._limits = self._bounds()
         self._hertz = os.sysconf("SC_CLK_TCK")
-        self._cpus = frozenset(os.sched_getaffinity(0))
+        whole = machine.affinity >= machine.online
+        self._cpus = frozenset(range(MOST_CPUS)) if whole else frozenset(os.sched_getaffinity(0))
         self._last: tuple[float, float] | None = None
+
+    def _bounds(self) -> Bounds:
+        found = bounds.find(self._proc) if self._given is None else self._given
+        machine = self._machine
+        whole_mib = (
+            bounds.value(procfs.glance(f"{self._proc}/meminfo") or "", "MemTotal") or 0
+        ) / KIB_PER_MIB
+        return found.replace(
+            quotas=found.quotas if machine.quota is not None else (),
+            memories=found.memories if machine.memory_mib < whole_mib else (),
+        )
+
+    def counters(self) -> object:
+        """What the next sample, of another process too, counts from; plain values."""
+        ticks = self.ticks
+        return None if ticks is None else [ticks.at_s, ticks.busy, list(ticks.used)]
+
+    def resume(self, counters: object) -> None:
+        """Counts from there. Raises ValueError or TypeError for what ``counters`` did not give."""
+        if counters is None:
+            return
+        if not isinstance(counters, list):
+            raise TypeError("a list is due")
+        kept_at_s, busy, used = counters
+        self.ticks = Ticks(at_s=float(kept_at_s), busy=int(busy), used=tuple(int(one) for one in used))
+
+    @staticmethod
+    def disks(volumes: Mapping[str, str]) -> tuple[tuple[str, Disk | Unknown], ...]:
+        """By volume. On a dead network file system that hangs."""
+        return tuple((name, _disk(path)) for name, path in volumes.items())
 
     def sample(self, volumes: Mapping[str, str] | None = None) -> Sample:
         """Reads everything once. ``volumes``: name -> a directory on it; on a dead network file system that hangs."""
@@ -133,8 +171,7 @@ class Sampler:
         values |= self._memory()
         interval_s = values.pop("interval_s", 0.0)
         present = {name: values[name] for name in values if name in self._machine.sensors}
-        disks = tuple((name, _disk(path)) for name, path in (volumes or {}).items())
-        return Sample(at_s=at_s, interval_s=interval_s, disks=disks, **present)
+        return Sample(at_s=at_s, interval_s=interval_s, disks=self.disks(volumes or {}), **present)
 
     def _try(self, read: Callable[[], Any]) -> Any:
         try:
@@ -156,7 +193,7 @@ class Sampler:
                 self.ticks = now
             # No window yet. We ourselves are one of those that run.
             return min(float(cores), max(0, stat.runnable - 1) * cores / stat.online), 0.0
-        free = [min(len(self._cpus), stat.online) - (now.busy - before.busy) / self._hertz / span_s]
+        free = [min(self._machine.affinity, stat.online) - (now.busy - before.busy) / self._hertz / span_s]
         for quota, then, there in zip(self._limits.quotas, before.used, now.used, strict=True):
             if quota.usage:
                 free.append(quota.cores - (there - then) / quota.per_s / span_s)
@@ -170,7 +207,7 @@ class Sampler:
             return tuple(bounds.counted(quota) or 0 for quota in self._limits.quotas)
         except FileNotFoundError:
             # We were moved into another group, and ours is gone.
-            self._limits = bounds.find(self._proc)
+            self._limits = self._bounds()
             return tuple(bounds.counted(quota) or 0 for quota in self._limits.quotas)
 
     def _load1(self) -> float:
@@ -201,7 +238,7 @@ class Sampler:
         try:
             return min([whole_mib, *(bounds.free_bytes(one) / MIB for one in self._limits.memories)])
         except FileNotFoundError:
-            self._limits = bounds.find(self._proc)
+            self._limits = self._bounds()
             return min([whole_mib, *(bounds.free_bytes(one) / MIB for one in self._limits.memories)])
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import pytest
@@ -16,7 +17,6 @@ from tests.session import WAIT_S, kill, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Customer:
@@ -160,8 +160,8 @@ def test_what_became_of_a_request_is_on_record(shop: Shop) -> None:
 
 def reads(pid: int) -> int:
     """How many read calls a process has made so far: each look at the registry or the machine makes some."""
-    with open(f"/proc/{pid}/io", encoding="ascii") as counts:
-        return next(int(line.split()[1]) for line in counts if line.startswith("syscr"))
+    counts = Path(f"/proc/{pid}/io").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in counts if line.startswith("syscr"))
 
 
 def test_who_waits_sleeps(shop: Shop) -> None:
@@ -172,5 +172,7 @@ def test_who_waits_sleeps(shop: Shop) -> None:
     wait_until(lambda: shop.stands()[1] == ["c"])
     before = reads(waiting)
     with pytest.raises(subprocess.TimeoutExpired):
-        subprocess.run(["sleep", "60"], timeout=5, check=False)  # an observation's length: two ticks and a half
+        subprocess.run(
+            ["sleep", "60"], timeout=5, check=False
+        )  # an observation's length: two ticks and a half
     assert reads(waiting) - before < 200

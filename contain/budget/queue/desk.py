@@ -37,8 +37,13 @@ class Desk:
         backend: Backend,
         sample: Callable[[], Sample],
         operator: Callable[[], tuple[tuple[Hold, ...], Mapping[str, Health]]],
+        forget: Callable[[str, str | None], None] = lambda _id, _proof: None,
     ) -> None:
-        """``sample`` reads the machine, ``operator`` the holds and pools' health; neither is called in the lock."""
+        """``sample`` reads the machine, ``operator`` the holds and pools' health; neither is called in the lock.
+
+        ``forget`` removes what else a killed owner has left, by its ticket's id and its proof.
+        """
+        self._forget = forget
         self.registry = registry
         self.policy = policy
         self._backend = backend
@@ -80,7 +85,8 @@ class Desk:
 
     def commit(self, change: Callable[[Book, Now], T]) -> tuple[T, Decision, Book]:
         """One transaction: the dead are settled, ``change`` is made, and what can be granted is granted."""
-        self.observe(self.look())
+        before = self.look()
+        self.observe(before)
         sample, operator = self.sample(), self._read_operator()
         with self.registry.transaction(*operator) as book:
             now = self.now()
@@ -93,7 +99,16 @@ class Desk:
             bells = self._bells(book, decision)
         for name in bells:
             wake.ring(self.registry.folder, name)
+        self._tidy(before, book)
         return result, decision, book
+
+    def _tidy(self, before: Book, after: Book) -> None:
+        """Removes what killed owners left: their bells, and whatever else belongs to a ticket's id."""
+        for rows in (before.tickets, before.permits):
+            for name, row in rows.items():
+                if name not in after.permits and name not in after.tickets and self.gone(row):
+                    wake.forget(self.registry.folder, name)
+                    self._forget(name, getattr(row, "proof", None))
 
     @staticmethod
     def _bells(book: Book, decision: Decision) -> list[str]:

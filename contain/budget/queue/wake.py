@@ -8,6 +8,11 @@ import os
 FOLDER = "wake"
 
 
+def path_of(registry_folder: str, name: str) -> str:
+    """Where a waiter's FIFO is."""
+    return os.path.join(registry_folder, FOLDER, name)
+
+
 class Bell:
     """This process's own FIFO: opened before the ticket is committed, so that no wake-up is lost."""
 
@@ -16,7 +21,7 @@ class Bell:
         folder = os.path.join(registry_folder, FOLDER)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self.name = ticket_id
-        self._path = os.path.join(folder, ticket_id)
+        self._path = path_of(registry_folder, ticket_id)
         os.mkfifo(self._path, 0o600)
         # Both ends: with the writing one only in others' hands, each of their closes would read as an end.
         self.fd = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -38,9 +43,17 @@ class Bell:
             pass
 
 
+def forget(registry_folder: str, name: str) -> None:
+    """Removes the FIFO of a waiter who is gone."""
+    try:
+        os.unlink(path_of(registry_folder, name))
+    except FileNotFoundError:
+        pass
+
+
 def ring(registry_folder: str, name: str) -> bool:
     """Wakes a waiter; False when nobody listens there any more (ENXIO), which is no proof of anything."""
-    path = os.path.join(registry_folder, FOLDER, name)
+    path = path_of(registry_folder, name)
     try:
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
