@@ -1,10 +1,14 @@
 """A private GNU make jobserver for one permit: children share the granted units, and follow them up and down.
 
-One byte in a pipe is one token; a client takes one for every worker beyond its first and puts it back. The pipe is a
-FIFO in both forms, so that ours is a description of its own: non-blocking, while the children's stay as make expects.
+One byte in a pipe is one token; a client takes one for every worker beyond its first and puts it back.
 
-    fifo    named in MAKEFLAGS; GNU make 4.4, ninja 1.13 and cargo open it. make 4.3 dies of the name.
-    pipe    two kept descriptors, numbered in MAKEFLAGS; every make, cargo; ninja 1.13 of some builders.
+    fifo    named in MAKEFLAGS; GNU make 4.4, ninja 1.13 and cargo open it. make 4.3 dies of the name. Tokens that come
+            back are in the same pipe, so a hungry client is often faster than we are when they should be fewer.
+    pipe    two kept descriptors, numbered in MAKEFLAGS; every make, cargo; ninja 1.13 of some builders. They are the
+            ends of two pipes, with us between: what comes back is handed on only if it is still to be had.
+
+What the children read is a FIFO in both forms, so that ours is a description of its own: non-blocking, while theirs
+stays as make expects.
 
 See "POSIX Jobserver Interaction" in the GNU make manual, and pipe(7).
 """
@@ -27,6 +31,8 @@ put of a token ever finds it full, ours or a client's."""
 
 FD_SETSIZE = 1024
 """GNU make waits with pselect(2), which knows no descriptor from here on."""
+
+PIECE_BYTES = 4096
 
 FIRST_WITH_FIFO = (4, 4)
 """GNU make: older ones call a name in --jobserver-auth an internal error and end."""
@@ -77,6 +83,7 @@ class Jobserver:
         """For Job.keep_fds: the read and the write end, blocking; () in the form of a FIFO."""
         self._path: str | None = None
         self._fd = -1
+        self._returns = -1
         self._target = max(1, min(units, MOST_UNITS))
         self._put = 0
         self._suspected = 0
@@ -87,8 +94,10 @@ class Jobserver:
             self._path = path
             self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             if self.form == PIPE:
-                for flags in (os.O_RDONLY, os.O_WRONLY):
-                    self.keep_fds += (os.open(path, flags | os.O_CLOEXEC),)
+                self.keep_fds = (os.open(path, os.O_RDONLY | os.O_CLOEXEC),)
+                self._returns, back = os.pipe()
+                self.keep_fds += (back,)
+                os.set_blocking(self._returns, False)
                 self._unlink()
         except OSError as error:
             self.close()
@@ -125,13 +134,13 @@ class Jobserver:
 
     @property
     def idle(self) -> int:
-        """Tokens in the pipe."""
-        count = array.array("i", [0])
-        fcntl.ioctl(self._fd, termios.FIONREAD, count)
-        return count[0]
+        """Tokens that nobody has."""
+        return _waiting_bytes(self._fd) + (_waiting_bytes(self._returns) if self._returns >= 0 else 0)
 
     def fds(self) -> tuple[int, ...]:
-        """What to poll for reading, then ``settle``: only while tokens are to come back, else it is always readable."""
+        """What to poll for reading, then ``settle``. A FIFO only while tokens are to come back, else it is readable."""
+        if self._returns >= 0:
+            return (self._returns,)
         return (self._fd,) if self.units > self._target else ()
 
     def resize(self, units: int) -> None:
@@ -142,9 +151,11 @@ class Jobserver:
     def settle(self) -> bool:
         """Puts what is missing, takes what is too much and can be had. True when nothing is left to do.
 
-        For a token that comes back we are one reader among others, and a hungry client often is the faster one: call
-        this as soon as ``fds`` are readable. Each step of the client that ends is another chance.
+        Call this as soon as ``fds`` are readable: in the form of a pipe nobody gets a returned token before it, and in
+        that of a FIFO we are one reader among others. Each step of the client that ends is another chance.
         """
+        if self._returns >= 0:
+            self._hand_on()
         missing = self._target - self.units
         if missing > 0:
             self._put += self._write(missing)
@@ -156,6 +167,19 @@ class Jobserver:
             self._read(surplus)
             self.lost = max(0, self.lost - surplus)
         return self.settled
+
+    def _hand_on(self) -> None:
+        """What came back: out of the world if there are too many, else to whoever wants it next."""
+        with_clients = self._put - _waiting_bytes(self._fd)
+        back = 0
+        while piece := self._read_from(self._returns, PIECE_BYTES):
+            back += piece
+        # More than was out: a taker believed lost was alive, or a client counts badly.
+        surplus = max(0, back - with_clients)
+        self.lost = max(0, self.lost - surplus)
+        back -= surplus
+        dropped = min(back, max(0, self.units - self._target))
+        self._put += self._write(back - dropped) - back
 
     def audit(self, tasks: int) -> int:
         """Puts again what killed clients took along; returns how many tokens that was.
@@ -180,7 +204,9 @@ class Jobserver:
         for fd in (self._fd, *self.keep_fds):
             if fd >= 0:
                 os.close(fd)
-        self._fd, self.keep_fds = -1, ()
+        if self._returns >= 0:
+            os.close(self._returns)
+        self._fd, self._returns, self.keep_fds = -1, -1, ()
         self._unlink()
 
     def _unlink(self) -> None:
@@ -199,7 +225,18 @@ class Jobserver:
             return 0  # a client has filled it with what is not ours: the next settle tries again
 
     def _read(self, most: int) -> int:
+        return self._read_from(self._fd, most)
+
+    @staticmethod
+    def _read_from(fd: int, most: int) -> int:
         try:
-            return len(os.read(self._fd, most))
+            return len(os.read(fd, most))
         except BlockingIOError:
             return 0
+
+
+def _waiting_bytes(fd: int) -> int:
+    """What can be read. See FIONREAD in tty_ioctl(4) and pipe(7)."""
+    count = array.array("i", [0])
+    fcntl.ioctl(fd, termios.FIONREAD, count)
+    return count[0]

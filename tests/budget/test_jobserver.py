@@ -96,7 +96,7 @@ def test_it_shrinks_as_tokens_come_back(server: Jobserver) -> None:
     """Units fall only when the token is really held again, and then nobody can take it."""
     client = Client(server)
     client.take(3)
-    assert server.fds() == ()
+    assert server.form == PIPE or server.fds() == ()
     server.resize(2)
     assert (server.units, server.settled, server.out) == (4, False, 3)
     assert select.select(server.fds(), [], [], 0)[0] == []
@@ -106,7 +106,8 @@ def test_it_shrinks_as_tokens_come_back(server: Jobserver) -> None:
     assert server.units == 3
     client.give(2)
     assert server.settle()
-    assert (server.units, server.idle, server.fds()) == (2, 1, ())
+    assert (server.units, server.idle) == (2, 1)
+    assert server.form == PIPE or server.fds() == ()
     client.die()
 
 
@@ -220,7 +221,7 @@ def test_nothing_is_left(server: Jobserver, tmp_path: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     server.close()
     server.close()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before - (1 if server.form == FIFO else 3)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before - (1 if server.form == FIFO else 4)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -234,9 +235,31 @@ def test_the_form_follows_the_machines_make() -> None:
     )  # fmt: skip
 
 
+def test_a_hungry_client_does_not_keep_what_is_to_go(tmp_path: Path) -> None:
+    """In the form of a pipe: it puts a token and reads at once, as make does, and does not get it again."""
+    made = Jobserver(str(tmp_path), "p", 3, form=PIPE)
+    client = Client(made)
+    client.take(2)
+    made.resize(1)
+    for left in (2, 1):
+        client.give(1)
+        assert client.take(1) == 0
+        assert made.settle() == (left == 1)
+        assert made.units == left
+    client.die()
+    made.close()
+
+
 def full(server: Jobserver) -> bool:
     """Every token is taken: whoever wants one more waits."""
+    server.settle()
     return server.idle == 0
+
+
+def began(work: Build, server: Jobserver, count: int) -> bool:
+    """So many steps have begun; meanwhile tokens are handed on, as a wrapper does it."""
+    server.settle()
+    return work.begun == count
 
 
 def fall(work: Build, server: Jobserver, units: int) -> None:
@@ -261,7 +284,7 @@ def follow(work: Build, server: Jobserver, first: int, *, waits_for_tokens: bool
     for _ in range(5):
         begun = work.begun
         work.let_end(1)
-        wait_until(lambda begun=begun: work.begun == begun + 1, what="the next step")
+        wait_until(lambda begun=begun: began(work, server, begun + 1), what="the next step")
         assert work.at_work == 2
     work.finish()
     wait_until(lambda: server.idle == 1, what="all tokens are back")
