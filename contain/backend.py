@@ -338,3 +338,13 @@ class Backend(Protocol):
 
     def stop(self) -> None:
         """Ends what ``start`` started, and with it every containment of this process."""
+
+    def become_waiter(
+        self, words: Sequence[str], wake: Sequence[int], keep: Sequence[int], until_s: float | None
+    ) -> None:
+        """Stops, and lets a few pages wait in this process's place until it is Python again, with ``words``.
+
+        That is when one of ``wake`` can be read (they close then), when a blocked signal is pending (it still is, then)
+        or at ``until_s``, in awake seconds. ``keep`` stays open. Returns where the platform has no such waiter, or it
+        cannot be had now; then all is as it was, but that ``start`` is due again.
+        """

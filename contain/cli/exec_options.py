@@ -65,6 +65,8 @@ class Options(Record):
     max_wait_ms: int | None = None
     session: str | None = None
     holder: str | None = None
+    resumed: int | None = None
+    """Of no user: a descriptor, see contain.cli.resume."""
 
 
 def _wrong(name: str, what: str) -> UsageError:
@@ -165,6 +167,7 @@ VALUES: Mapping[str, tuple[str, str, Callable[[str, str], object]]] = {
     "--max-wait": ("options", "max_wait_ms", time_ms),
     "--session": ("options", "session", _text),
     "--holder": ("options", "holder", _text),
+    "--resumed": ("options", "resumed", _fd),
     "--receipts": ("options", "receipts", _text),
     "--cap-drop": ("lists", "drop_capabilities", _text),
     "--keep-fd": ("lists", "keep_fds", _fd),

@@ -14,6 +14,7 @@ from contain.budget.opening import find_root, open_budget
 from contain.budget.parallelism import added_arguments, hints, jobserver_fds
 from contain.budget.queue.waiting import Waiting
 from contain.budget.tenure import Tenure
+from contain.cli import resume
 from contain.errors import WaitInterrupted
 
 TYPE_CHECKING = False
@@ -64,12 +65,14 @@ class Permit:
 
 def ask(options: Options, backend: Backend, front: Front, receipts_path: str) -> Permit | None:
     """Waits for the command's turn; None when a signal ended the wait. Raises what stands in the way."""
-    job = options.job
+    resumed = None if options.resumed is None else resume.read(options.resumed, backend)
+    job = options.job if resumed is None else resumed.job(options.job)
     asked = asking.recognise((job.command, *job.args), job.cwd or os.getcwd(), terminal=job.shared_session)
-    if not asked.takes_part:
+    if not asked.takes_part and resumed is None:
         return Permit(job, NoBudget())  # a person sits in front of it, and starts the heavy things from there
     root = find_root(backend)
-    inside = nested.ask(root, os.environ, backend.own_namespace(), ())
+    # A ticket that stands was asked for outside: nobody is asked again.
+    inside = None if resumed else nested.ask(root, os.environ, backend.own_namespace(), ())
     if inside is not None:
         return _nested(job, *inside)
     budget = open_budget(backend, root)
@@ -80,9 +83,12 @@ def ask(options: Options, backend: Backend, front: Front, receipts_path: str) ->
     until_s = None if options.max_wait_ms is None else time.monotonic() + options.max_wait_ms / 1000
     if until_s is None and asked.lane == "server":
         until_s = time.monotonic()
+    stands = None if resumed is None else resumed.row
+    if stands is not None:
+        ticket, until_s = stands.ticket, stands.until_s
     waiting = Waiting(desk, backend, ticket, until_s=until_s, interrupts=front, tell=voice.standing)
     try:
-        row = waiting.run()
+        row = waiting.run(resume.native(backend, job), stands)
     except WaitInterrupted:
         return None
     finally:

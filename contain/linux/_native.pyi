@@ -11,6 +11,7 @@ class _Lib:
     GATE_OPEN: int
     STEP_EXEC: int
     MOST_KEPT: int
+    MOST_WATCHED: int
     SHARED_SESSION: int
     NO_NEW_PRIVS: int
     NEW_NETWORK: int

@@ -159,6 +159,15 @@ class LinuxBackend:
                 os.close(fd)
         return NamespaceLaunch(self._keeper, control, gate_write, self._memory, tree, _samples(job))
 
+    def become_waiter(
+        self, words: Sequence[str], wake: Sequence[int], keep: Sequence[int], until_s: float | None
+    ) -> None:
+        """See contain.backend.Backend."""
+        from contain.linux import waiter
+
+        self.stop()
+        waiter.become(words, wake, keep, until_s)
+
     def _limits(self, job: Job) -> dict[int, tuple[int, int]]:
         """What the job is to have, and the soft limit of open files that this process had before it raised it."""
         limits = _resource_limits(job.limits)

@@ -43,14 +43,19 @@ def _was_given_a_locale() -> bool:
     return _given[0]
 
 
+def inherited() -> list[bytes]:
+    """This process's variables, ``NAME=VALUE``, without what Python has given itself."""
+    return [
+        name + b"=" + text
+        for name, text in os.environb.items()
+        if name != b"LC_CTYPE" or not _is_pythons_own(text)
+    ]
+
+
 def block(job: Job, limits: Mapping[int, tuple[int, int]]) -> bytes:
     """The command as the kernel will get it. Raises ImpossibleRequest when execve(2) could only say E2BIG."""
     if job.env is None:
-        variables = [
-            name + b"=" + text
-            for name, text in os.environb.items()
-            if name != b"LC_CTYPE" or not _is_pythons_own(text)
-        ]
+        variables = inherited()
         path = os.environ.get("PATH")
     else:
         variables = [check_bytes(f"{name}={text}", "A variable of env") for name, text in job.env.items()]

@@ -45,7 +45,7 @@ class Denied(Exception):
         self.errno = number
 
 
-def _program() -> str:
+def program() -> str:
     """A path that can be executed. On a noexec site-packages that is a memfd with the program's bytes."""
     if os.access(native.PROGRAM, os.X_OK) and not os.statvfs(native.PROGRAM).f_flag & os.ST_NOEXEC:
         return native.PROGRAM
@@ -115,7 +115,7 @@ class Keeper:
         actions += [(os.POSIX_SPAWN_DUP2, fd, to) for fd, to in zip(given, native.KEEPER_FDS, strict=True)]
         try:
             return os.posix_spawn(
-                _program(),
+                program(),
                 ["contain-init", "keeper"],
                 {},  # the job's environment travels in a memfd; ours stays out of /proc/KEEPER/environ
                 file_actions=actions,

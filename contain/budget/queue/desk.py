@@ -13,7 +13,7 @@ from receipts import NamespaceInit, Unreadable, decode, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from typing import TypeVar
 
     from contain.backend import Backend, Birth
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+LOOKING = 2
+"""The sentinel and the second in line look by themselves now and then; all others sleep until they are woken."""
 SAMPLE_S = 2.0
 """No decision is made on an older look at the machine."""
 
@@ -90,13 +92,14 @@ class Desk:
         sample, operator = self.sample(), self._read_operator()
         with self.registry.transaction(*operator) as book:
             now = self.now()
+            looking = {row.ticket.id for row in _line(book)[:LOOKING]}
             reconcile.reconcile(book, self._gone, self.policy, now)
             result = change(book, now)
             decision = decide(book.snapshot, sample, self.policy, now)
             book.settle(after(book.snapshot, decision, self.policy, now), now.awake_s)
             for grant in decision.grants:
                 book.note("granted", book.permits[grant.ticket.id], now.awake_s, now.wall_s, grant.how)
-            bells = self._bells(book, decision)
+            bells = self._bells(book, decision, looking)
         for name in bells:
             wake.ring(self.registry.folder, name)
         self._tidy(before, book)
@@ -111,13 +114,17 @@ class Desk:
                     self._forget(name, getattr(row, "proof", None))
 
     @staticmethod
-    def _bells(book: Book, decision: Decision) -> list[str]:
-        """Of everyone who must look: derived from the rows, so that nothing is lost with a judge that dies here."""
+    def _bells(book: Book, decision: Decision, looking: Collection[str]) -> list[str]:
+        """Of everyone who must look: derived from the rows, so that nothing is lost with a judge that dies here.
+
+        ``looking``: whose place has told them so far to look by themselves. Who is new there must be told: it sleeps.
+        """
         rows: list[TicketRow | PermitRow | None] = [
             book.permits.get(one) or book.tickets.get(one) for one in decision.wake
         ]
         rows += [row for row in book.permits.values() if row.permit.state == reconcile.GRANTED]
-        rows += [row for row in book.tickets.values() if not row.ticket.dormant][:1]
+        first = _line(book)[:LOOKING]
+        rows += first[:1] + [row for row in first[1:] if row.ticket.id not in looking]
         return list(dict.fromkeys(row.wake for row in rows if row is not None and row.wake))
 
     def tick(self) -> Book:
@@ -256,6 +263,11 @@ class Desk:
     def gone(self, row: TicketRow | PermitRow) -> bool:
         """Whether the owner is known to be gone."""
         return dumps(row.owner) in self._gone
+
+
+def _line(book: Book) -> list[TicketRow]:
+    """Who waits and answers, in their order."""
+    return [row for row in book.tickets.values() if not row.ticket.dormant]
 
 
 def _proof(text: str) -> NamespaceInit:

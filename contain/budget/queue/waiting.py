@@ -19,7 +19,7 @@ from receipts import NamespaceInit, Record, decode, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Protocol
 
     from contain.backend import Backend, Watched
@@ -34,11 +34,19 @@ if TYPE_CHECKING:
 
         def asked(self) -> str | None:
             """The name of what came (``SIGINT``), or None."""
+
+    class Native(Protocol):
+        """A program of a few pages that can wait in this process's place."""
+
+        def become(self, row: TicketRow, wake: Sequence[int]) -> None:
+            """Does not return where it can be had. This process begins anew when one of ``wake`` can be read."""
 else:
-    Interrupts = object
+    Interrupts = Native = object
 
 TICK_S = 2.0
 SECOND_TICK_S = 30.0
+NATIVE_AFTER_S = 2.0
+"""Who waits longer, and has nothing to look after, does so without Python: a thousand of those are gigabytes."""
 
 
 class Standing(Record):
@@ -75,22 +83,24 @@ class Waiting:
         self._restored = False
         self._ticked_s = time.monotonic()
 
-    def run(self) -> PermitRow:
+    def run(self, native: Native | None = None, resumed: TicketRow | None = None) -> PermitRow:
         """Waits. Raises WaitedTooLong, WaitInterrupted and NeverPossible; then no ticket is left.
 
+        ``native``: may wait for us. ``resumed``: what it was given; that ticket stands, and is waited for.
         ``bell`` stays the caller's: it rings again when the permit's target changes.
         """
         ticket = self._ticket
-        self.bell = Bell(self._desk.registry.folder, ticket.id)
+        self._native, self._native_at_s = native, time.monotonic() + NATIVE_AFTER_S
+        self.bell = Bell(self._desk.registry.folder, ticket.id, again=resumed is not None)
         try:
-            row = TicketRow(
+            row = resumed or TicketRow(
                 ticket=ticket,
                 owner=self._desk.owner(),
                 wake=self.bell.name,
                 since_s=self._desk.now().awake_s,
                 until_s=self._until_s,
             )
-            self._row = self._desk.enqueue(row)
+            self._row = row if resumed else self._desk.enqueue(row)
             return self._wait()
         except BaseException:
             self.bell.close()
@@ -155,17 +165,32 @@ class Waiting:
         place = next((n for n, row in enumerate(awake) if row.ticket.id == self._ticket.id), 0)
         watched = self._watched(book) if place == 0 else [self._backend.watch(awake[place - 1].owner)]
         try:
-            tick_s = TICK_S if place == 0 else SECOND_TICK_S if place == 1 else None
-            due_s = None if tick_s is None else max(0.0, self._ticked_s + tick_s - time.monotonic())
-            ended = self._poll([one for one in watched if one.fd >= 0], due_s)
+            gone = any(one.observation.gone for one in watched)
+            live = [one for one in watched if one.fd >= 0]
+            every_s = 0.0 if gone else TICK_S if place == 0 else SECOND_TICK_S if place == 1 else None
+            ended = self._poll(live, self._native_s(live) if every_s is None else self._due_s(every_s))
             # Who only rang has decided already; a tick of ours would ring back.
-            late = tick_s is not None and time.monotonic() >= self._ticked_s + tick_s
-            if ended or late or any(one.observation.gone for one in watched):
+            if ended or (every_s is not None and self._due_s(every_s) <= 0):
                 self._desk.tick()
                 self._ticked_s = time.monotonic()
         finally:
             for one in watched:
                 one.close()
+
+    def _due_s(self, every_s: float) -> float:
+        return max(0.0, self._ticked_s + every_s - time.monotonic())
+
+    def _native_s(self, watched: list[Watched]) -> float | None:
+        """In how many seconds the native waiter takes our place (now: this does not return); None where none can."""
+        if self._native is None:
+            return None
+        left_s = self._native_at_s - time.monotonic()
+        if left_s > 0:
+            return left_s
+        self._desk.registry.close()
+        self._native.become(self._row, [self.bell.fd, *(one.fd for one in watched)])
+        self._native = None
+        return None
 
     def _watched(self, book: Book) -> list[Watched]:
         """As the sentinel: the owner of every permit, and every tree whose owner is gone."""

@@ -16,13 +16,17 @@ def path_of(registry_folder: str, name: str) -> str:
 class Bell:
     """This process's own FIFO: opened before the ticket is committed, so that no wake-up is lost."""
 
-    def __init__(self, registry_folder: str, ticket_id: str) -> None:
-        """Makes it. Raises OSError."""
+    def __init__(self, registry_folder: str, ticket_id: str, *, again: bool = False) -> None:
+        """Makes it, or (``again``) takes up the one that this process has made before. Raises OSError."""
         folder = os.path.join(registry_folder, FOLDER)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self.name = ticket_id
         self._path = path_of(registry_folder, ticket_id)
-        os.mkfifo(self._path, 0o600)
+        try:
+            os.mkfifo(self._path, 0o600)
+        except FileExistsError:
+            if not again:
+                raise
         # Both ends: with the writing one only in others' hands, each of their closes would read as an end.
         self.fd = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 

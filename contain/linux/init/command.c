@@ -31,13 +31,13 @@ static int is_address(long result) {
 }
 
 /* The block must be sealed: then nobody can shorten it under this mapping, or change it after a look at it. */
-static long read_block(const struct job *job, struct command *command) {
+long read_block(int block, struct command *command) {
     const long needed = F_SEAL_SHRINK | F_SEAL_WRITE;
-    long seals = sys(__NR_fcntl, job->block, F_GET_SEALS);
+    long seals = sys(__NR_fcntl, block, F_GET_SEALS);
     if (seals < 0 || (seals & needed) != needed) return seals < 0 ? seals : -EINVAL;
-    long size = sys(__NR_lseek, job->block, 0, SEEK_END);
+    long size = sys(__NR_lseek, block, 0, SEEK_END);
     if (size < (long)sizeof(struct command_block)) return size < 0 ? size : -EINVAL;
-    long address = map((size_t)size, PROT_READ, 0, job->block);
+    long address = map((size_t)size, PROT_READ, 0, block);
     if (!is_address(address)) return address;
     command->block = (void *)address;
     command->block_bytes = (size_t)size;
@@ -210,7 +210,7 @@ struct failure start_command(const struct job *job, struct command *command) {
     int executed[2] = {-1, -1};
     *command = (struct command){.job = job, .executed = -1, .executed_write = -1};
     at_step(STEP_COMMAND);
-    long result = read_block(job, command);
+    long result = read_block(job->block, command);
     if (result == 0) result = sys(__NR_pipe2, executed, O_CLOEXEC);
     if (result < 0) return (struct failure){STEP_COMMAND, (int32_t)-result};
     command->executed = executed[0];

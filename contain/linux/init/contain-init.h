@@ -1,10 +1,12 @@
 /* contain-init.h: what the files of this program share. Read wire.h, then main.c, keeper.c, init.c, setup.c,
- * command.c in that order: together they are the documentation of a launch. */
+ * command.c in that order: together they are the documentation of a launch. waiter.c is before any launch. */
 #ifndef CONTAIN_INIT_H
 #define CONTAIN_INIT_H
 
 #include "sys.h"
 #include "wire.h"
+
+enum { EXIT_USAGE = 64 };
 
 /* Where a step failed. step 0: nothing has. */
 struct failure {
@@ -46,6 +48,9 @@ struct failure arm_death_signal(void);
 struct failure parents_alive(const struct job *job);
 struct failure become_undumpable(void);
 
+NORETURN void waiter_main(int count, char **args, char **vars);
+
+long read_block(int block, struct command *command);
 struct failure start_command(const struct job *job, struct command *command);
 void forget_command_block(struct command *command);
 

@@ -9,9 +9,10 @@
  *   - the init reports how the command ended the moment that it knows, and never blocks on a report.
  *
  * Faces:  contain-init keeper     the only thing that ever clones an init (see wire.h for its descriptors)
+ *         contain-init wait ...   a wrapper that waits for its permit (see waiter.c)
  *
- * Nothing is read from the environment, and nothing is ever written to standard error: what went wrong goes to the
- * wrapper as a step and an errno. */
+ * Nothing is read from the environment. Nothing is written to standard error, as what went wrong goes to the wrapper
+ * as a step and an errno; but for a waiter, which has no other wrapper than itself. */
 #include "contain-init.h"
 
 static int same(const char *a, const char *b) {
@@ -19,10 +20,9 @@ static int same(const char *a, const char *b) {
     return *a == *b;
 }
 
-#define EXIT_USAGE 64
-
-static NORETURN void program(long count, char **args) {
+static NORETURN void program(int count, char **args) {
     if (count == 2 && same(args[1], "keeper")) keeper_main();
+    if (count > 2 && same(args[1], "wait")) waiter_main(count, args, args + count + 1);
     leave(EXIT_USAGE);
 }
 
@@ -36,7 +36,7 @@ int main(int count, char **args) {
 
 NORETURN EXPORT void start_here(long *stack);
 void start_here(long *stack) {
-    program(stack[0], (char **)(stack + 1));
+    program((int)stack[0], (char **)(stack + 1));
 }
 
 /* The kernel enters with the argument vector at the stack pointer and no return address. */

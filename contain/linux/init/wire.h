@@ -21,6 +21,8 @@
 #define LAUNCH_STDERR 6
 #define LAUNCH_FDS 7            /* then `cgroups` cgroup.procs files to enter, then `kept` descriptors of the command */
 
+#define MOST_WATCHED 8          /* descriptors that a waiter polls */
+
 #define MOST_CGROUPS 16         /* one for each controller of cgroup v1 */
 #define MOST_KEPT 32
 #define MOST_FDS 55             /* all three together */
