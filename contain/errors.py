@@ -240,6 +240,14 @@ class NestedRefused(ContainError):
     exit_code = 93
 
 
+class CostsUnusable(ContainError):
+    """The file of learned costs cannot be read or written. A job goes on without; only the verb ``costs`` fails."""
+
+    reason = "costs-unusable"
+    exit_code = 95
+    usual_state = "Jobs are asked for with what their classes say."
+
+
 class CommandFailed(Exception):
     """A command did not end by itself with 0, and its caller asked for that (``check``).
 

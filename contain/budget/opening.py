@@ -6,6 +6,7 @@ import os
 
 from contain.backend import Machine
 from contain.budget import nested
+from contain.budget.costs import Costs
 from contain.budget.jobserver import path_of
 from contain.budget.nested import Answerer
 from contain.budget.operator import Operator
@@ -73,6 +74,10 @@ class Budget:
             return desk.draw(row, draws) if row else ("", "the outer permit is not there any more")
 
         return Answerer(self.root, permit_id, self.backend, draw)
+
+    def costs(self, say: Callable[[str], None]) -> Costs:
+        """What the jobs of this account were seen to take."""
+        return Costs(self.root, say)
 
 
 def find_root(backend: Backend) -> str:

@@ -26,6 +26,8 @@ usage: contain exec [OPTION...] -- COMMAND     run a command; contain exec --hel
                                                pause new grants
        contain release --force PERMIT --reason TEXT
                                                return a permit without proof; recorded
+       contain costs [--json | --forget KEY | --forget-all]
+                                               what finished jobs took, and the next are asked with
        contain policy show | check FILE | set NAME VALUE
        contain --version | --help
 
@@ -46,6 +48,7 @@ VERBS = {
     "cancel": ("tickets", "cancel"),
     "release": ("tickets", "release_permit"),
     "hold": ("hold", "main"),
+    "costs": ("costs", "main"),
     "policy": ("policy", "main"),
 }
 """A verb -> its module in this package, and the function there."""

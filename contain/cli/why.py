@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from contain.budget import asking
+from contain.budget import asking, costs
 from contain.budget.arbiter import Ticket, explain, render
-from contain.cli.desk import opened, options
+from contain.cli.desk import opened, options, say
 from contain.errors import NoReceipt, UsageError
 from contain.job import new_id
 
@@ -23,7 +23,7 @@ def main(args: list[str]) -> int:
         raise UsageError(
             "contain why takes a ticket's id, or -- and a command.", advice="contain status lists them."
         )
-    _, desk = opened()
+    budget, desk = opened()
     book = desk.tick()
     if args[:1] == ["--"]:
         asked = asking.recognise(words, os.getcwd(), terminal=False)
@@ -31,10 +31,15 @@ def main(args: list[str]) -> int:
             sys.stdout.write(f"{asked.name}: no permit is needed\n")
             return 0
         session, source = asking.session_of(os.environ)
-        ticket = asking.ticket(new_id(), asked, desk.policy, session, "")
+        key = costs.key_of(asked, words[0], os.getcwd())
+        learned = budget.costs(say).recall(key)
+        ticket = asking.ticket(new_id(), asked, desk.policy, session, "", learned)
+        taken = asking.expected(asked, desk.policy, learned)
         sys.stdout.write(
             f"class {asked.name} ({asked.tool or 'no tool of ours'}), lane {ticket.lane}, units {ticket.min_units}.."
-            f"{ticket.want_units}, memory {ticket.mem_mib} MiB, session {session} (from {source})\n"
+            f"{ticket.want_units}, session {session} (from {source})\n"
+            f"memory {taken.memory_mib:,} MiB ({taken.memory_from})\n"
+            f"expected {taken.wall_s:.0f} s ({taken.wall_from}); key {key}\n"
         )
     else:
         ticket = waiting(book, words[0])
