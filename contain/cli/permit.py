@@ -110,6 +110,8 @@ def ask(options: Options, backend: Backend, front: Front, receipts_path: str) ->
     try:
         row = waiting.run(resume.native(backend, job), stands)
     except WaitInterrupted:
+        if front.first is None:
+            raise  # nobody signalled us: an operator has canceled it
         return None
     finally:
         voice.done()

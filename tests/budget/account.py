@@ -1,4 +1,4 @@
-"""An account's root of its own, by a mount that ends with the test."""
+"""An account's root of its own, by a mount that ends with the test, and commands of ``contain`` that run there."""
 
 from __future__ import annotations
 
@@ -7,40 +7,141 @@ import os
 import pwd
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.session import WAIT_S
+from contain.budget.registry import Registry
+from contain.budget.registry.store import FILE
+from tests.session import WAIT_S, wait_until
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from contextlib import ExitStack
+
+    from contain.budget.registry import Book, PermitRow
 
 HOME = pwd.getpwuid(os.getuid()).pw_dir
-CONTAIN = f"{sys.executable} -m contain"
-
-
-def in_an_account(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str]:
-    """Runs a bash script where the account's root is new and empty; ``$C`` is our command."""
-    root = tmp_path / "root"
-    root.mkdir(mode=0o700)
-    mounted = f"mkdir -p -m 700 {HOME}/.contain; mount --bind {root} {HOME}/.contain; export C='{CONTAIN}'; {script}"
-    return subprocess.run(
-        ["unshare", "--mount", "bash", "-c", mounted],
-        capture_output=True,
-        text=True,
-        timeout=4 * WAIT_S,
-        check=False,
-    )
-
-
-# A preset without sensors: who waits is decided by the test, and not by what else runs on the machine.
-CALM = """
-printf '%s\\n' 'preset = "governor"' 'base = 1' 'floor = 1' 'ceiling = 1' 'required = []' '[marks]' \\
-  'charged_load = "none"' 'thrash_load = "none"' '[classes.full]' 'min_units = 1' 'want_units = 1' \\
-  > ~/.contain/policy.toml
+ONE_UNIT = """\
+preset = "governor"
+base = 1
+floor = 1
+ceiling = 1
+required = []
+[marks]
+charged_load = "none"
+thrash_load = "none"
+[classes.full]
+min_units = 1
+want_units = 1
 """
+"""No sensor is asked: who waits is decided by the test, and not by what else runs on the machine."""
 
 
-def status(text: str) -> dict[str, Any]:
-    """The last line that is a status."""
-    found: dict[str, Any] = json.loads([line for line in text.splitlines() if line.startswith("{")][-1])
-    return found
+class Account:
+    """Needs root. Everything that was started is ended, by its id, when ``stack`` is closed."""
+
+    def __init__(self, folder: Path, stack: ExitStack, policy: str = ONE_UNIT) -> None:
+        """Holds a mount namespace in which ``~/.contain`` is ``folder/root``."""
+        self.folder, self.root = folder, folder / "root"
+        self._stack = stack
+        self._registry: Registry | None = None
+        self.root.mkdir(mode=0o700)
+        self.root.joinpath("policy.toml").write_text(policy, encoding="ascii")
+        Path(HOME, ".contain").mkdir(mode=0o700, exist_ok=True)
+        mounts = f"mount --bind {self.root} {HOME}/.contain && echo mounted && read _"
+        holder = subprocess.Popen(
+            ["unshare", "--mount", "sh", "-c", mounts],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        stack.callback(holder.communicate)
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "mounted\n"
+        self.enter = ("nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", "env", "-C", str(folder))
+
+    def command(self, *args: str) -> list[str]:
+        """``contain ARGS`` in the account, in ``folder``; by exec alone, so its pid is the wrapper's."""
+        return [*self.enter, sys.executable, "-m", "contain", *args]
+
+    def start(self, *args: str, **popen: Any) -> subprocess.Popen[str]:  # noqa: ANN401 - passed on
+        """Starts a verb."""
+        popen = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **popen}
+        process: subprocess.Popen[str] = subprocess.Popen(self.command(*args), **popen)
+        self._stack.callback(end, process)
+        return process
+
+    def holds(self, name: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        """Starts a command of session ``name``, and waits until its permit is bound."""
+        process = self.asks(name, *command, options=options)
+        wait_until(lambda: self.state(name) == "bound", what=f"{name} is bound")
+        return process
+
+    def asks(self, name: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        """Starts a command of session ``name``."""
+        return self.start("exec", "--budget", "--session", name, *options, "--", *command)
+
+    def waits(self, name: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        """Starts a command of session ``name``, and waits until it is in the queue."""
+        process = self.asks(name, *command, options=options)
+        wait_until(lambda: name in self.queue(), what=f"{name} waits")
+        return process
+
+    def run(self, *args: str, **popen: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - passed on
+        """Runs a verb to its end."""
+        return subprocess.run(
+            self.command(*args), capture_output=True, text=True, timeout=2 * WAIT_S, check=False, **popen
+        )
+
+    def status(self) -> dict[str, Any]:
+        """What ``contain status`` publishes."""
+        found: dict[str, Any] = json.loads(self.run("status", "--json").stdout)
+        return found
+
+    # -- the registry, looked at from outside and without a lock ---------------------------------------------------
+
+    def live(self) -> Path:
+        """The registry of this boot; it must have been opened once."""
+        (found,) = (self.root / "live").iterdir()
+        return found
+
+    def book(self) -> Book | None:
+        """The registry as it was last committed; None before somebody opens it."""
+        if not any(self.root.glob(f"live/*/{FILE}")):
+            return None
+        if self._registry is None:
+            self._registry = Registry(str(self.live()), 1, lambda _: None)
+            self._stack.callback(self._registry.close)
+        return self._registry.look((), {})
+
+    def queue(self) -> list[str]:
+        """Sessions that wait, by arrival."""
+        book = self.book()
+        return [] if book is None else [row.ticket.session for row in book.tickets.values()]
+
+    def permit(self, name: str) -> PermitRow | None:
+        """The permit of a session."""
+        book = self.book()
+        rows = [] if book is None else book.permits.values()
+        return next((row for row in rows if row.permit.session == name), None)
+
+    def state(self, name: str) -> str | None:
+        """Of a session's permit."""
+        row = self.permit(name)
+        return None if row is None else row.permit.state
+
+    def past(self) -> list[tuple[str, str, str]]:
+        """(what, session, why), oldest first."""
+        book = self.book()
+        return [] if book is None else [(one[1], one[3], one[5]) for one in reversed(book.past())]
+
+    def empty(self) -> bool:
+        """Nobody waits and nobody has a permit."""
+        book = self.book()
+        return book is not None and not book.tickets and not book.permits
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """By its id."""
+    if process.poll() is None:
+        process.kill()
+    process.communicate()

@@ -122,9 +122,19 @@ class Waiting:
             raise
 
     def _speak(self, book: Book) -> None:
-        """A ticket that is missing, or dormant because we were stopped, takes its place again: once for the first."""
+        """A ticket that is missing, or dormant because we were stopped, takes its place again: once for the first.
+
+        Not one that an operator has canceled: that is on record, and ends the wait.
+        """
         found = book.tickets.get(self._ticket.id)
         if found is None:
+            what, why = book.became(self._ticket.id)
+            if what == "canceled":
+                raise WaitInterrupted(
+                    f"The ticket was canceled ({why}).",
+                    advice="Ask again, or ask whoever canceled it.",
+                    state="The command did not run.",
+                )
             if self._restored:
                 raise WaitInterrupted(
                     "The ticket has vanished from the queue twice.",
