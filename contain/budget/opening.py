@@ -15,7 +15,7 @@ from contain.budget.queue.desk import Desk
 from contain.budget.registry import Registry
 from contain.budget.registry.rows import dumps, loads
 from contain.budget.sampling import SharedSampler
-from contain.errors import UnsafePlace
+from contain.errors import BadPolicy, UnsafePlace
 from receipts import KERNEL, Unsafe, jsontext, open_place
 
 TYPE_CHECKING = False
@@ -93,10 +93,11 @@ def find_root(backend: Backend) -> str:
         ) from None
 
 
-def open_budget(backend: Backend, root: str | None = None) -> Budget:
+def open_budget(backend: Backend, root: str | None = None, *, by_file: bool = True) -> Budget:
     """This boot's budget below ``root``, which ``find_root`` has found.
 
-    Raises UnsafePlace where the root cannot be trusted, BadPolicy for a policy file that is wrong.
+    Raises UnsafePlace where the root cannot be trusted, BadPolicy for a policy file that is wrong. ``by_file`` False:
+    the file is left alone, and the policy is the preset's, for who mends the file.
     """
     root = find_root(backend) if root is None else root
     born = backend.birth()
@@ -106,7 +107,8 @@ def open_budget(backend: Backend, root: str | None = None) -> Budget:
         if born.boot_id_source == KERNEL:
             _sweep(root, born.boot_id)
     machine = _machine(folder, backend)
-    return Budget(backend, root, folder, machine, _policy(root, machine))
+    policy = _policy(root, machine) if by_file else _usual(machine)
+    return Budget(backend, root, folder, machine, policy)
 
 
 def _sweep(root: str, boot_id: str) -> None:
@@ -150,4 +152,17 @@ def _policy(root: str, machine: Machine) -> Policy:
         with open(path, encoding="utf-8") as file:
             return check(file.read(), machine.cores, int(machine.memory_mib))
     except FileNotFoundError:
-        return preset(PRESET, machine.cores, int(machine.memory_mib))
+        return _usual(machine)
+    except (OSError, UnicodeDecodeError) as error:
+        why = f"{path} cannot be read ({error})."
+    except BadPolicy as error:
+        why = f"{path}: {error.message}"
+    raise BadPolicy(
+        why,
+        state="Nothing is granted by it.",
+        advice=f"Mend it: contain policy check {path} tells when it is good.",
+    )
+
+
+def _usual(machine: Machine) -> Policy:
+    return preset(PRESET, machine.cores, int(machine.memory_mib))

@@ -86,6 +86,9 @@ def main(argv: list[str] | None = None) -> int:
 
             sys.stdout.write(f"contain {version()}\n")
             return 0
+        if args[1:2] in (["--help"], ["-h"]) and args[0] in VERBS and args[0] != "exec":
+            sys.stdout.write(USAGE)
+            return 0
         return _verb(args[0])(args[1:])
     except ContainError as error:
         complain(error)
