@@ -73,12 +73,12 @@ class Account:
     def holds(self, name: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
         """Starts a command of session ``name``, and waits until its permit is bound."""
         process = self.asks(name, *command, options=options)
-        wait_until(lambda: self.state(name) == "bound", what=f"{name} is bound")
+        wait_until(lambda: self.state(name) in ("bound", "running"), what=f"{name} runs")
         return process
 
     def asks(self, name: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
         """Starts a command of session ``name``."""
-        return self.start("exec", "--budget", "--session", name, *options, "--", *command)
+        return self.start("exec", "--session", name, *options, "--", *command)
 
     def waits(self, name: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
         """Starts a command of session ``name``, and waits until it is in the queue."""

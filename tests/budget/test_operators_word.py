@@ -50,7 +50,7 @@ def test_who_has_a_permit_is_not_canceled(account: Account) -> None:
     said = account.run("cancel", account.status()["permits"][0]["id"])
     assert said.returncode == NO_RECEIPT
     assert f"kill -TERM {first.pid}" in said.stderr
-    assert account.state("a") == "bound"
+    assert account.state("a") in ("bound", "running")
 
 
 def test_a_permit_is_released_by_force_alone(account: Account) -> None:
@@ -65,7 +65,7 @@ def test_a_permit_is_released_by_force_alone(account: Account) -> None:
         ["--force", "--reason", "", permit],
     ):
         assert account.run("release", *words).returncode == USAGE
-    assert account.state("a") == "bound"
+    assert account.state("a") in ("bound", "running")
     assert account.run("release", "--force", permit, "--reason", "stuck in the kernel").returncode == 0
     assert second.wait(WAIT_S) == 0
     assert ("forced", "a", "forced by uid 0: stuck in the kernel") in account.past()
@@ -146,7 +146,7 @@ def test_a_broken_policy_file_is_named_and_can_be_mended(account: Account, conte
         path.mkdir()
     else:
         path.write_bytes(content)
-    for words in (["status"], ["exec", "--budget", "--", "touch", "ran"]):
+    for words in (["status"], ["exec", "--", "touch", "ran"]):
         said = account.run(*words)
         assert said.returncode in (BAD_POLICY, 125)
         assert ".contain/policy.toml" in said.stderr

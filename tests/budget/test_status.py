@@ -53,7 +53,7 @@ def said(tmp_path: Path, waiting: int = 3) -> dict[str, Any]:
         ticket = Ticket(id=f"{n:08x}-0000-4000-8000-000000000000", seq=0, session=SESSION, holder=f"task {n}")
         desk.enqueue(TicketRow(ticket=ticket, owner=backend.birth(), since_s=desk.now().awake_s))
     return report(
-        Budget(str(tmp_path), str(tmp_path), backend.judge(), desk.policy, operator), desk, desk.tick()
+        Budget(backend, str(tmp_path), str(tmp_path), backend.judge(), desk.policy), desk, desk.tick()
     )
 
 
