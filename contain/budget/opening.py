@@ -15,7 +15,7 @@ from contain.budget.queue.desk import Desk
 from contain.budget.registry import Registry
 from contain.budget.registry.rows import dumps, loads
 from contain.budget.sampling import SharedSampler
-from contain.errors import BadPolicy, UnsafePlace
+from contain.errors import BadPolicy, RegistryDamaged, UnsafePlace
 from receipts import KERNEL, Unsafe, jsontext, open_place
 
 TYPE_CHECKING = False
@@ -102,11 +102,17 @@ def open_budget(backend: Backend, root: str | None = None, *, by_file: bool = Tr
     root = find_root(backend) if root is None else root
     born = backend.birth()
     folder = os.path.join(root, "live", f"{born.boot_id}-{born.observer_namespace}")
-    if not os.path.isdir(folder):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        if born.boot_id_source == KERNEL:
-            _sweep(root, born.boot_id)
-    machine = _machine(folder, backend)
+    try:
+        if not os.path.isdir(folder):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            if born.boot_id_source == KERNEL:
+                _sweep(root, born.boot_id)
+        machine = _machine(folder, backend)
+    except OSError as error:
+        raise RegistryDamaged(
+            f"{error.filename2 or error.filename or folder} cannot be used ({error.strerror}).",
+            advice="Move away what is there instead, or make room; or run without a permit: --no-budget.",
+        ) from None
     policy = _policy(root, machine) if by_file else _usual(machine)
     return Budget(backend, root, folder, machine, policy)
 

@@ -91,7 +91,7 @@ def ask(options: Options, backend: Backend, front: Front, receipts_path: str) ->
     # A ticket that stands was asked for outside: nobody is asked again.
     inside = None if resumed else nested.ask(root, os.environ, backend.own_namespace(), ())
     if inside is not None:
-        return _nested(job, *inside)
+        return None if front.asked() else _nested(job, *inside)
     budget = open_budget(backend, root)
     voice = Voice()
     desk = budget.desk(voice.line)
@@ -106,6 +106,7 @@ def ask(options: Options, backend: Backend, front: Front, receipts_path: str) ->
     stands = None if resumed is None else resumed.row
     if stands is not None:
         ticket, until_s = stands.ticket, stands.until_s
+    desk.registry.asked = front.stopped
     waiting = Waiting(desk, backend, ticket, until_s=until_s, interrupts=front, tell=voice.standing)
     try:
         row = waiting.run(resume.native(backend, job), stands)
@@ -115,6 +116,10 @@ def ask(options: Options, backend: Backend, front: Front, receipts_path: str) ->
         return None
     finally:
         voice.done()
+        desk.registry.asked = None  # from here on signals are the command's
+    if front.asked():
+        desk.give_back(job.permit_id, "a signal came before anything was launched")
+        return None
     try:
         job, tenure = _granted(job, asked, budget, desk, row, waiting.bell)
         adapter = LocalAdapter(desk, job.permit_id, receipts_path, tenure)

@@ -8,8 +8,8 @@ import time
 from contain.budget.arbiter import decide, explain, free, render
 from contain.budget.queue import eta
 from contain.cli import status_table
-from contain.cli.desk import opened, options
-from contain.errors import UsageError
+from contain.cli.desk import opened, options, say
+from contain.errors import LockUnavailable, UsageError
 from receipts import jsontext
 
 TYPE_CHECKING = False
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of the published form, docs/STATUS.md and contain/schemas/status.json: a field that goes or changes raises it."""
 WATCH_S = 1.0
+PATIENCE_S = 2.0
+"""For the registry's lock: who asks how things stand must be told above all when they stand still."""
 EXPLAINED = 20
 """So many of those who wait are told their reasons: each costs a walk along the queue."""
 
@@ -35,10 +37,11 @@ def main(args: list[str]) -> int:
     if words:
         raise UsageError("contain status takes no words.", advice="contain --help shows it.")
     budget, desk = opened()
+    desk.registry.give_up_s = PATIENCE_S
     for_eyes = "--json" not in chosen and sys.stdout.isatty()
     try:
         while True:
-            document = report(budget, desk, desk.tick())
+            document = report(budget, desk, _book(desk))
             if for_eyes:
                 text = status_table.table(document, status_table.columns())
                 sys.stdout.write(("\033[H\033[2J" if "--watch" in chosen else "") + text)
@@ -50,6 +53,15 @@ def main(args: list[str]) -> int:
             time.sleep(WATCH_S)
     except BrokenPipeError:
         return status_table.reader_left()
+
+
+def _book(desk: Desk) -> Book:
+    """With the dead settled; as it was last committed, where somebody who is stopped holds the lock."""
+    try:
+        return desk.tick()
+    except LockUnavailable as error:
+        say(f"{error} What follows was last committed.")
+        return desk.look()
 
 
 def report(budget: Budget, desk: Desk, book: Book) -> dict[str, Any]:

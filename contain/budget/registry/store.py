@@ -7,8 +7,8 @@ import threading
 from contextlib import contextmanager
 
 from contain.budget.registry.book import SCHEMA, VERSION, Book
-from contain.budget.registry.lock import RegistryLock
-from contain.errors import RegistryDamaged
+from contain.budget.registry.lock import GIVE_UP_S, RegistryLock
+from contain.errors import LockUnavailable, RegistryDamaged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,11 +31,18 @@ class Registry:
         self.folder = folder
         self._base = base
         self._say = say
+        self.give_up_s = GIVE_UP_S
+        """For the lock of others."""
+        self.asked: Callable[[], str | None] | None = None
+        """The signal that ends a wait for the lock; None: nothing does, as while a permit is bound or returned."""
         self._threads = threading.Lock()
         self._connection: Connection | None = None
         self._pid = 0
 
-    def _open(self) -> Connection:
+    def _lock(self) -> RegistryLock:
+        return RegistryLock(os.path.join(self.folder, LOCK), self._say, self.give_up_s, self.asked)
+
+    def _open(self, *, make: bool = True) -> Connection:
         import sqlite3
 
         if self._connection is not None and self._pid == os.getpid():
@@ -53,6 +60,8 @@ class Registry:
                     f"The registry in {self.folder} is of another version ({version}).",
                     advice="Use one version of contain for one account, or wait until the other's jobs have ended.",
                 )
+            if version == 0 and not make:
+                raise sqlite3.OperationalError("nobody has made it yet")
             if version == 0:
                 connection.executescript(SCHEMA)
                 connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -77,7 +86,7 @@ class Registry:
         """
         import sqlite3
 
-        with self._threads, RegistryLock(os.path.join(self.folder, LOCK), self._say):
+        with self._threads, self._lock():
             connection = self._open()
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -96,8 +105,7 @@ class Registry:
 
         with self._threads:
             if self._connection is None or self._pid != os.getpid():
-                with RegistryLock(os.path.join(self.folder, LOCK), self._say):
-                    self._open()  # may make the file, and its tables
+                self._open_to_look()
             connection = self._open()
             try:
                 connection.execute("BEGIN")
@@ -113,3 +121,16 @@ class Registry:
         if self._connection is not None and self._pid == os.getpid():
             self._connection.close()
         self._connection = None
+
+    def _open_to_look(self) -> None:
+        """With the lock, since it may make the file and its tables; without, if there is one and the lock is not had.
+
+        Who looks must not wait for a stopped process: it is what he wants to see.
+        """
+        try:
+            with self._lock():
+                self._open()
+        except LockUnavailable:
+            if not os.path.exists(os.path.join(self.folder, FILE)):
+                raise
+            self._open(make=False)
