@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pwd
@@ -11,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contain.budget.registry import Registry
-from contain.budget.registry.store import FILE
+from contain.budget.registry.store import FILE, LOCK
 from tests.session import WAIT_S, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import ExitStack
 
     from contain.budget.registry import Book, PermitRow
@@ -70,26 +72,33 @@ class Account:
         self._stack.callback(end, process)
         return process
 
-    def holds(self, name: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        """Starts a command of session ``name``, and waits until its permit is bound."""
-        process = self.asks(name, *command, options=options)
+    def asks(
+        self,
+        name: str,
+        *command: str,
+        options: tuple[str, ...] = (),
+        **popen: Any,  # noqa: ANN401 - passed on
+    ) -> subprocess.Popen[str]:
+        """Starts a command of session ``name``."""
+        return self.start("exec", "--session", name, *options, "--", *command, **popen)
+
+    def holds(self, name: str, *command: str, **more: Any) -> subprocess.Popen[str]:  # noqa: ANN401 - passed on
+        """The same, and waits until its permit is bound: from then on its command may run."""
+        process = self.asks(name, *command, **more)
         wait_until(lambda: self.state(name) in ("bound", "running"), what=f"{name} runs")
         return process
 
-    def asks(self, name: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        """Starts a command of session ``name``."""
-        return self.start("exec", "--session", name, *options, "--", *command)
-
-    def waits(self, name: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        """Starts a command of session ``name``, and waits until it is in the queue."""
-        process = self.asks(name, *command, options=options)
+    def waits(self, name: str, *command: str, **more: Any) -> subprocess.Popen[str]:  # noqa: ANN401 - passed on
+        """The same, and waits until it is in the queue."""
+        process = self.asks(name, *command, **more)
         wait_until(lambda: name in self.queue(), what=f"{name} waits")
         return process
 
-    def run(self, *args: str, **popen: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - passed on
-        """Runs a verb to its end."""
+    def run(self, *args: str, before: tuple[str, ...] = (), **popen: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - passed on
+        """Runs a verb to its end; ``before``: what starts it, inside the account."""
+        command = [*self.enter, *before, *self.command(*args)[len(self.enter) :]]
         return subprocess.run(
-            self.command(*args), capture_output=True, text=True, timeout=2 * WAIT_S, check=False, **popen
+            command, capture_output=True, text=True, timeout=2 * WAIT_S, check=False, **popen
         )
 
     def status(self) -> dict[str, Any]:
@@ -112,6 +121,24 @@ class Account:
             self._registry = Registry(str(self.live()), 1, lambda _: None)
             self._stack.callback(self._registry.close)
         return self._registry.look((), {})
+
+    def lock(self) -> Callable[[], None]:
+        """Somebody else takes the registry's lock, and is named in it as every holder is; returns what lets it go."""
+        fd = os.open(self.live() / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        os.pwrite(fd, b"%-10d\n" % os.getpid(), 0)
+        return lambda: os.close(fd)
+
+    def wants_lock(self, pid: int) -> bool:
+        """A process has the lock's file open."""
+        wanted = (self.live() / LOCK).stat()
+        for fd in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                if os.path.samestat(fd.stat(), wanted):
+                    return True
+            except OSError:
+                continue  # it was closed meanwhile
+        return False
 
     def queue(self) -> list[str]:
         """Sessions that wait, by arrival."""

@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 class Customer:
     """A process that asks, holds and returns as it is told."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        """Starts it; it asks at once."""
+    def __init__(self, folder: Path, name: str, **numbers: float) -> None:
+        """Starts it; it asks at once. ``numbers``: what it sees of the machine, and some of its policy."""
         self.name = name
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.budget.customer", str(folder), name],
+            [
+                *(sys.executable, "-m", "tests.budget.customer", str(folder), name),
+                *(f"{field}={number}" for field, number in numbers.items()),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -67,9 +70,9 @@ class Shop:
         self.folder = folder
         self._stack = stack
 
-    def comes(self, name: str) -> Customer:
+    def comes(self, name: str, **numbers: float) -> Customer:
         """One more customer, asking."""
-        customer = Customer(self.folder, name)
+        customer = Customer(self.folder, name, **numbers)
         self._stack.callback(customer.close)
         return customer.hears("asking")
 
