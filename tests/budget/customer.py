@@ -1,8 +1,8 @@
 """One customer of a registry: ``python -m tests.budget.customer FOLDER NAME [FIELD=NUMBER...]``.
 
 A line on its input gives the permit back. A FIELD is of the sample (busy, load1, available_mib) or of the policy
-(ceiling, floor, settle_s); ``light=1`` asks for the light lane. The machine that it sees is idle and has two cores, so that a
-test decides who waits, and not the load.
+(ceiling, floor, settle_s); ``light=1`` asks for the light lane. The machine that it sees is idle and has two
+cores, so that a test decides who waits, and not the load.
 """
 
 from __future__ import annotations

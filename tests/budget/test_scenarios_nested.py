@@ -33,7 +33,7 @@ def account(tmp_path: Path) -> Iterator[Account]:
     "options", ["", "--holder another --session another"], ids=["the same", "another label"]
 )
 def test_inside_nobody_queues_behind_itself(account: Account, options: str) -> None:
-    """The only unit is the outer job's: what it starts runs under it, whatever it calls itself; its status comes out."""
+    """The only unit is the outer job's: what it starts runs under it, whatever it calls itself; its status is kept."""
     said = account.run("exec", "--", "sh", "-c", f"{INNER} {options} -- sh -c 'exit 17'")
     assert said.returncode == 17, said.stderr
     assert [what for what, _, _ in account.past()] == ["asked", "granted", "returned"]
