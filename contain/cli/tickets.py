@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from contain.budget.arbiter import leave, release
-from contain.budget.queue import wake
+from contain.budget.arbiter import release
 from contain.cli.desk import opened, options
 from contain.cli.why import permit, waiting
 from contain.errors import NoReceipt, UsageError
@@ -23,21 +22,18 @@ def cancel(args: list[str]) -> int:
         raise UsageError("contain cancel takes the id of one ticket.", advice="contain status lists the ids.")
     _, desk = opened()
 
-    def change(book: Book, now: Now) -> str:
-        held = permit(book, words[0])
-        if held is not None:
-            raise NoReceipt(
-                f"{held.permit.id} does not wait: it has its permit ({held.permit.state}).",
-                advice=f"End its command (kill -TERM {held.owner.pid}): the permit returns when its tree is gone.",
-                state="",
-            )
-        row = book.tickets[waiting(book, words[0]).id]
-        book.note("canceled", row, now.awake_s, now.wall_s, f"by uid {os.getuid()}")
-        book.settle(leave(book.snapshot, row.ticket.id), now.awake_s)
-        return row.wake
-
-    bell = desk.commit(change)[0]
-    wake.ring(desk.registry.folder, bell)
+    book = desk.look()
+    held = permit(book, words[0])
+    if held is not None:
+        raise NoReceipt(
+            f"{held.permit.id} does not wait: it has its permit ({held.permit.state}).",
+            advice=f"End its command (kill -TERM {held.owner.pid}): the permit returns when its tree is gone.",
+            state="",
+        )
+    if not desk.cancel(waiting(book, words[0]).id, f"by uid {os.getuid()}"):
+        raise NoReceipt(
+            f"{words[0]} has left the queue meanwhile.", advice="contain status shows more.", state=""
+        )
     return 0
 
 

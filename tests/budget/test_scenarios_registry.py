@@ -25,7 +25,7 @@ from contain.budget.registry.store import FILE, LOCK
 from contain.errors import LockUnavailable, PermitLost, RegistryDamaged
 from contain.linux.backend import LinuxBackend
 from tests.budget.customer import UNITS, desk
-from tests.budget.test_queue import Shop
+from tests.budget.shop import Shop
 from tests.session import ROOT, WAIT_S, kill, wait_until
 
 if TYPE_CHECKING:

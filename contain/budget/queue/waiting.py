@@ -12,10 +12,11 @@ import time
 
 from contain.budget.arbiter import explain, render
 from contain.budget.queue import reconcile
+from contain.budget.queue.desk import proof_of
 from contain.budget.queue.wake import Bell
 from contain.budget.registry.rows import TicketRow
-from contain.errors import NeverPossible, WaitedTooLong, WaitInterrupted
-from receipts import NamespaceInit, Record, decode, jsontext
+from contain.errors import LockUnavailable, NeverPossible, RegistryDamaged, WaitedTooLong, WaitInterrupted
+from receipts import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ class Waiting:
                 self._speak(book)
                 self._check(book)
                 self._sleep(book)
+        except (LockUnavailable, RegistryDamaged):
+            raise  # nothing can be changed there now; the ticket ends with us, its owner
         except BaseException as error:
             # Whatever ends the wait, a kill but for -9 included: the ticket is gone before we are.
             self._desk.withdraw(self._ticket.id, type(error).__name__)
@@ -208,12 +211,12 @@ class Waiting:
         for row in book.permits.values():
             if not self._desk.gone(row):
                 found.append(self._backend.watch(row.owner))
-            elif row.proof is not None and row.permit.state == reconcile.CLEANUP:
-                found.append(self._backend.watch(decode(NamespaceInit, jsontext.loads(row.proof))))
-        return [one for one in found if not one.observation.gone]
+            elif row.permit.state == reconcile.CLEANUP and (proof := proof_of(row.proof or "")) is not None:
+                found.append(self._backend.watch(proof))
+        return found
 
     def _poll(self, watched: list[Watched], tick_s: float | None) -> bool:
-        """True when something that is watched has ended."""
+        """True when it is on us to look at everybody: something that is watched has ended, or it is time."""
         poll = select.poll()
         fds = [self.bell.fd, *(one.fd for one in watched)]
         if self._interrupts is not None:

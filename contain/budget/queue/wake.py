@@ -81,3 +81,11 @@ def ring(registry_folder: str, name: str) -> bool:
     finally:
         os.close(fd)
     return True
+
+
+def remove(registry_folder: str, name: str) -> None:
+    """The FIFO of a waiter that was killed."""
+    try:
+        os.unlink(os.path.join(registry_folder, FOLDER, name))
+    except FileNotFoundError:
+        pass
