@@ -94,8 +94,9 @@ class Desk:
         with self.registry.transaction(*operator) as book:
             now = self.now()
             before = Line(book)
-            reconcile.reconcile(book, self._gone, self.policy, now)
+            # The owner's own word first: it knows more than that somebody is gone.
             result = change(book, now)
+            reconcile.reconcile(book, self._gone, self.policy, now)
             decision = decide(book.snapshot, sample, self.policy, now)
             book.settle(after(book.snapshot, decision, self.policy, now), now.awake_s)
             for grant in decision.grants:
