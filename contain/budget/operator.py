@@ -6,6 +6,7 @@ machine for 50 minutes once, and nobody knew whose it was.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -63,7 +64,7 @@ class Operator:
         )
 
     def change(self, step: Callable[[Said], Said]) -> Said:
-        """Replaces the file durably. Raises OSError and OperatorFileDamaged."""
+        """Replaces the file durably. Raises OperatorFileDamaged."""
 
         def replace() -> Said:
             said = step(self.read())
@@ -82,20 +83,16 @@ class Operator:
             os.close(lock)
 
     def write(self, name: str, data: bytes) -> None:
-        """Replaces a file of the root whole and durably; to be called from `alone`."""
+        """Replaces a file of the root whole and durably; to be called from `alone`. Raises OperatorFileDamaged."""
         path = os.path.join(self._root, name)
-        fd = os.open(f"{path}.tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(fd, data)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.rename(f"{path}.tmp", path)
-        folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            _replace(self._root, path, data)
+        except OSError as error:
+            raise OperatorFileDamaged(
+                f"{path} cannot be written ({error.strerror}).",
+                state="It is as it was.",
+                advice="Make room there.",
+            ) from None
 
     def hold(self, hold: Hold) -> Said:
         """One more pause of new grants."""
@@ -117,6 +114,22 @@ class Operator:
             return said.replace(health=others if health is None else {**others, pool: health})
 
         return self.change(step)
+
+
+def _replace(root: str, path: str, data: bytes) -> None:
+    fd = os.open(f"{path}.tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        if os.write(fd, data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # a part fitted; nobody shall read it
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(f"{path}.tmp", path)
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _encode(said: Said) -> bytes:

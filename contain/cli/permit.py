@@ -177,10 +177,12 @@ class Voice:
         self._said_s = float("-inf")
 
     def standing(self, standing: Standing) -> None:
-        """A place in the queue, and every reason with its numbers."""
+        """A place in the queue, and the first reason with its numbers."""
         text = f"waiting, place {standing.place} of {standing.waiting}"
         if standing.reasons:
-            text += f": {'; '.join(standing.reasons)}"
+            # What somebody has says more than who else waits; the rest is a question away.
+            first, *others = sorted(standing.reasons, key=lambda line: line.startswith("behind"))
+            text += f": {first}" + (f" (and {len(others)} more: contain why)" if others else "")
         if standing.eta_s is not None:
             text += f" (next permit expected in {standing.eta_s:.0f} s)" if standing.eta_s else ""
         if self._live:

@@ -41,15 +41,18 @@ want_units = 1
 class Account:
     """Needs root. Everything that was started is ended, by its id, when ``stack`` is closed."""
 
-    def __init__(self, folder: Path, stack: ExitStack, policy: str = ONE_UNIT) -> None:
-        """Holds a mount namespace in which ``~/.contain`` is ``folder/root``."""
+    def __init__(
+        self, folder: Path, stack: ExitStack, policy: str = ONE_UNIT, room_kib: int | None = None
+    ) -> None:
+        """Holds a mount namespace in which ``~/.contain`` is ``folder/root``; ``room_kib``: one of that size, empty."""
         self.folder, self.root = folder, folder / "root"
         self._stack = stack
         self._registry: Registry | None = None
         self.root.mkdir(mode=0o700)
         self.root.joinpath("policy.toml").write_text(policy, encoding="ascii")
         Path(HOME, ".contain").mkdir(mode=0o700, exist_ok=True)
-        mounts = f"mount --bind {self.root} {HOME}/.contain && echo mounted && read _"
+        small = f"mount -t tmpfs -o size={room_kib}k,mode=700 none {self.root} && " if room_kib else ""
+        mounts = f"{small}mount --bind {self.root} {HOME}/.contain && echo mounted && read _"
         holder = subprocess.Popen(
             ["unshare", "--mount", "sh", "-c", mounts],
             stdin=subprocess.PIPE,

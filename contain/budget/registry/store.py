@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FILE = "registry.db"
 LOCK = "lock"
+NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE")
 BUSY_S = 5.0
 """Our own lock orders the writers; SQLite's is met only for the moment in which another process opens or closes."""
 
@@ -73,6 +74,11 @@ class Registry:
         return connection
 
     def _damaged(self, error: Exception) -> RegistryDamaged:
+        if getattr(error, "sqlite_errorname", "") in NO_ROOM:
+            return RegistryDamaged(
+                f"The registry in {self.folder} cannot be written ({error}).",
+                advice="Make room there; what it holds is whole. contain exec --no-budget runs without it.",
+            )
         return RegistryDamaged(
             f"The registry in {self.folder} cannot be used ({error}).",
             advice="contain repair rebuilds it from the receipts; contain exec --no-budget runs without it.",
@@ -94,7 +100,7 @@ class Registry:
                     yield Book(connection, holds, health, self._base)
                     connection.execute("COMMIT")
                 except BaseException:
-                    connection.execute("ROLLBACK")
+                    _forget(connection)
                     raise
             except (sqlite3.Error, ValueError, TypeError) as error:
                 raise self._damaged(error) from error
@@ -112,7 +118,7 @@ class Registry:
                 try:
                     return Book(connection, holds, health, self._base)
                 finally:
-                    connection.execute("ROLLBACK")
+                    _forget(connection)
             except (sqlite3.Error, ValueError, TypeError) as error:
                 raise self._damaged(error) from error
 
@@ -134,3 +140,9 @@ class Registry:
             if not os.path.exists(os.path.join(self.folder, FILE)):
                 raise
             self._open(make=False)
+
+
+def _forget(connection: Connection) -> None:
+    """Rolls back, unless SQLite has done so: after a full disk it has, and its error is the one to tell."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
