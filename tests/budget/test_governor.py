@@ -199,3 +199,25 @@ def test_fifo_keeps_the_head() -> None:
     decision = scene.decide()
     assert [grant.ticket.session for grant in decision.grants] == ["head"]
     assert decision.impossible == ("simulated-2",), "two simulators where there is one"
+
+
+def test_a_gate_alone_does_not_hold_a_test_of_one_file() -> None:
+    """One job in all, load five a core: the next full job waits, and light starts while the floor is kept."""
+    one = MAC.replace(base=4, floor=4, ceiling=4)
+    scene = Scene(one).shows(busy=18.0, load1=5.0 * C, available_mib=4096)
+    scene.holds("gate", 4)
+    full = scene.waits("full", 4)
+    scene.waits("vitest", 0, lane="light", draws=(("lane:light", 1),))
+    assert list(scene.granted()) == ["vitest-3"]
+    assert [reason.kind for reason in scene.why(full)] == ["cpu", "pressure"]
+
+
+def test_there_are_two_servers() -> None:
+    """They take no unit; a third waits for one of them, and not at most for a time: this preset lets it wait."""
+    scene = Scene(MAC)
+    for name in ("vite", "next"):
+        scene.holds(name, 0, lane="server", draws=(("lane:server", 1),))
+    third = scene.waits("expo", 0, lane="server", draws=(("lane:server", 1),))
+    scene.waits("full", 4)
+    assert list(scene.granted()) == ["full-4"]
+    assert [(r.kind, r.resource, r.need, r.has) for r in scene.why(third)] == [("lane", "lane:server", 1, 0)]

@@ -102,6 +102,19 @@ def test_each_owner_is_looked_at_once(shop: Shop) -> None:
     assert shop.stands()[1] == ["mine", "mine too"]
 
 
+def test_one_of_eight_who_find_a_dead_owner_settles_it(shop: Shop) -> None:
+    """At once, without a lock of its own for that: one line says returned, and all eight are served or wait."""
+    dead = shop.comes("dead").hears("granted")
+    kill(dead.process.pid)
+    dead.process.wait(WAIT_S)
+    for name in "abcdefgh":
+        shop.comes(name)
+    wait_until(lambda: len(shop.stands()[1]) == 8 - UNITS, what="two are served and six wait")
+    told = [(what, name) for _, what, name, _, _, _ in desk(str(shop.folder)).look().past()]
+    assert told.count(("returned", "dead")) == 1
+    assert len(shop.stands()[0]) == UNITS
+
+
 WRITER = """
 import sys, time
 from contain.budget.arbiter import Ticket
