@@ -26,6 +26,8 @@ usage: contain exec [OPTION...] -- COMMAND     run a command; contain exec --hel
                                                pause new grants
        contain release --force PERMIT --reason TEXT
                                                return a permit without proof; recorded
+       contain pool [--json] | quarantine NAME --reason TEXT | cool NAME --for TIME --reason TEXT | clear NAME
+                                               lanes and pools: who has them; an ill one takes no new work
        contain policy show | check FILE | set NAME VALUE
        contain --version | --help
 
@@ -47,6 +49,7 @@ VERBS = {
     "release": ("tickets", "release_permit"),
     "hold": ("hold", "main"),
     "policy": ("policy", "main"),
+    "pool": ("pool", "main"),
 }
 """A verb -> its module in this package, and the function there."""
 

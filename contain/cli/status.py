@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from contain.budget.arbiter import decide, free
+from contain.budget.arbiter import decide, degraded, free
 from contain.cli.desk import opened, options
 from contain.errors import UsageError
 from receipts import jsontext
@@ -76,7 +76,10 @@ def report(budget: Budget, desk: Desk, book: Book) -> dict[str, Any]:
         },
         "pressed": list(decide(snapshot, sample, rules, now).pressed),
         "free": free_now,
-        "permits": [_permit(row, now) for row in book.permits.values()],
+        "permits": [
+            {**_permit(row, now), "degraded": list(degraded(row.permit, snapshot, now))}
+            for row in book.permits.values()
+        ],
         "waiting": [_ticket(row, now) for row in book.tickets.values()],
         "holds": [
             {
@@ -158,6 +161,7 @@ def table(document: Mapping[str, Any]) -> str:
             lines.append(
                 f"{state:8} {one['class']:12.12} {one['lane']:7} {units!s:>5} {one['memoryMib']:>6}"
                 f" {age_s:>7.0f}s  {one['ownerPid']:>7}  {one['session'][:40]}"
+                + (f"  degraded: {', '.join(one['degraded'])}" if one.get("degraded") else "")
             )
     return "\n".join(lines) + "\n"
 
