@@ -28,6 +28,7 @@ usage: contain exec [OPTION...] -- COMMAND     run a command; contain exec --hel
                                                return a permit without proof; recorded
        contain pool [--json] | quarantine NAME --reason TEXT | cool NAME --for TIME --reason TEXT | clear NAME
                                                lanes and pools: who has them; an ill one takes no new work
+       contain repair [DIR...]                 rebuild a registry that cannot be read, from receipts; releases nothing
        contain policy show | check FILE | set NAME VALUE
        contain --version | --help
 
@@ -49,6 +50,7 @@ VERBS = {
     "release": ("tickets", "release_permit"),
     "hold": ("hold", "main"),
     "policy": ("policy", "main"),
+    "repair": ("repair", "main"),
     "pool": ("pool", "main"),
 }
 """A verb -> its module in this package, and the function there."""

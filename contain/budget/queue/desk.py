@@ -6,6 +6,7 @@ import time
 
 from contain.budget.arbiter import Now, after, decide, enqueue, explain, leave, release, render, settled
 from contain.budget.queue import reconcile, unopened, wake
+from contain.budget.registry import bindings
 from contain.budget.registry.rows import dumps
 from contain.errors import PermitLost
 from contain.job import new_id
@@ -13,7 +14,7 @@ from receipts import NamespaceInit, Unreadable, decode, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import TypeVar
 
     from contain.backend import Backend, Birth
@@ -97,6 +98,7 @@ class Desk:
             result = change(book, now)
             decision = decide(book.snapshot, sample, self.policy, now)
             book.settle(after(book.snapshot, decision, self.policy, now), now.awake_s)
+            self._write_down(book, [permit_id for permit_id, _ in decision.targets])
             for grant in decision.grants:
                 book.note("granted", book.permits[grant.ticket.id], now.awake_s, now.wall_s, grant.how)
             bells = self._bells(book, decision, looking)
@@ -126,6 +128,14 @@ class Desk:
         first = _line(book)[:LOOKING]
         rows += first[:1] + [row for row in first[1:] if row.ticket.id not in looking]
         return list(dict.fromkeys(row.wake for row in rows if row is not None and row.wake))
+
+    def _write_down(self, book: Book, permit_ids: Iterable[str]) -> None:
+        """Beside the registry, before it counts: what these bound permits have now."""
+        bound = [row for row in book.permits.values() if row.proof is not None]
+        for permit_id in permit_ids:
+            row = book.permits[permit_id]
+            if row.proof is not None:
+                bindings.note(self.registry.folder, row, [one for one in bound if one is not row])
 
     def tick(self) -> Book:
         """Settles and decides: what the sentinel does. Also looks at what is bound and should run."""
@@ -196,6 +206,7 @@ class Desk:
                 state_s=now.awake_s,
             )
             book.put(bound)
+            self._write_down(book, [permit_id])
             permits = tuple(bound.permit if one.id == permit_id else one for one in book.snapshot.permits)
             book.snapshot = book.snapshot.replace(permits=permits)
 
@@ -213,6 +224,7 @@ class Desk:
                 for one in book.snapshot.permits
             )
             book.settle(book.snapshot.replace(permits=permits), now.awake_s)
+            self._write_down(book, [permit_id])
 
         self.commit(change)
 
