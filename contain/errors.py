@@ -240,6 +240,14 @@ class NestedRefused(ContainError):
     exit_code = 93
 
 
+class EvidenceLacking(ContainError):
+    """Nothing proves what a host says of its permit; ``detail`` says what was asked: ``bind`` or ``release``."""
+
+    reason = "no-evidence"
+    exit_code = 94
+    usual_state = "The permit stays as it is."
+
+
 class CommandFailed(Exception):
     """A command did not end by itself with 0, and its caller asked for that (``check``).
 

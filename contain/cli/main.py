@@ -15,6 +15,7 @@ USAGE = """\
 usage: contain exec [OPTION...] -- COMMAND     run a command; contain exec --help tells more
        contain run [DIR]                       run one job; JSON lines on stdin and stdout
        contain serve [DIR]                     run many jobs for one host, by the same messages
+       contain permit                          permits for a host in any language; JSON lines
        contain inspect [DIR] [ID]              what is true of one job, or of all; releases what is proven gone
        contain inspect [DIR] ID --finish       end a tree that is still alive, by its exact identity
        contain inspect [DIR] ID --forget --reason TEXT
@@ -49,6 +50,7 @@ VERBS = {
     "cancel": ("tickets", "cancel"),
     "release": ("tickets", "release_permit"),
     "hold": ("hold", "main"),
+    "permit": ("permits", "main"),
     "policy": ("policy", "main"),
     "repair": ("repair", "main"),
     "pool": ("pool", "main"),

@@ -14,7 +14,7 @@ from contain.cli import exec_options
 from contain.errors import NeverPossible, UsageError
 from contain.job import new_id
 from tests.blocked import needs_root
-from tests.budget.accounts import calm, in_an_account
+from tests.budget.account import calm, in_an_account
 from tests.budget.scene import Scene
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def test_what_contain_pool_refuses(tmp_path: Path) -> None:
     """A name that there is not, with the list; an illness without a reason, or without its end."""
     done = in_an_account(
         tmp_path,
-        calm()
+        calm(1)
         + """
 for words in 'quarantine tpu --reason x' 'cool gpu --reason x' 'cool gpu --for 0 --reason x' 'quarantine gpu' \\
     'clear gpu' 'quarantine port:* --reason x' 'mend gpu'; do $C pool $words; echo $?; done

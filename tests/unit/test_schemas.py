@@ -215,6 +215,7 @@ OF_THE_BUDGET = {
     "bad-policy",
     "nested-unanswered",
     "nested-refused",
+    "no-evidence",
     "registry-locked",
     "registry-damaged",
     "permit-lost",
@@ -223,7 +224,7 @@ OF_THE_BUDGET = {
     "impossible-request",
     "operator-file",
 }
-"""Said on standard error alone: no host of the protocol meets them."""
+"""Said on standard error, or by contain permit, whose schema is its own: no host of jobs meets them."""
 
 
 def test_words_of_the_schema_are_those_of_the_code() -> None:

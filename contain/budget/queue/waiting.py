@@ -249,6 +249,8 @@ class Waiting:
         """As the sentinel: the owner of every permit, and every tree whose owner is gone."""
         found: list[Watched] = []
         for row in book.permits.values():
+            if row.owner == self._row.owner:
+                continue  # this very process has other permits, and will not see its own end
             if not self._desk.gone(row):
                 found.append(self._backend.watch(row.owner))
             elif row.proof is not None and row.permit.state == reconcile.CLEANUP:
