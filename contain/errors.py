@@ -248,6 +248,14 @@ class EvidenceLacking(ContainError):
     usual_state = "The permit stays as it is."
 
 
+class CostsUnusable(ContainError):
+    """The file of learned costs cannot be read or written. A job goes on without; only the verb ``costs`` fails."""
+
+    reason = "costs-unusable"
+    exit_code = 95
+    usual_state = "Jobs are asked for with what their classes say."
+
+
 class CommandFailed(Exception):
     """A command did not end by itself with 0, and its caller asked for that (``check``).
 

@@ -6,14 +6,18 @@ import os
 
 from contain.budget.arbiter import Ticket, has_pool
 from contain.budget.classes import Eyes, classify
+from contain.budget.classes.kinds import SERVER
+from contain.budget.costs import OUT_OF_MEMORY, expected_memory_mib, expected_s
 from contain.errors import NeverPossible
+from receipts import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from contain.budget.classes import JobClass
-    from contain.budget.policy import Policy
+    from contain.budget.costs import LearnedCost
+    from contain.budget.policy import ClassCost, Policy
 
 SESSIONS = (
     "CLAUDE_CODE_SESSION_ID",
@@ -33,14 +37,69 @@ def recognise(words: Sequence[str], cwd: str, *, terminal: bool) -> JobClass:
     return classify(words, Eyes(cwd, terminal=terminal))
 
 
-def ticket(ticket_id: str, asked: JobClass, policy: Policy, session: str, holder: str) -> Ticket:
-    """What ``asked`` costs on this machine, under this policy."""
+class Expected(Record):
+    """What a command is expected to take, and who says so, in words for a person."""
+
+    memory_mib: int
+    memory_from: str
+    wall_s: float
+    wall_from: str
+
+
+def expected(asked: JobClass, policy: Policy, learned: LearnedCost | None = None) -> Expected:
+    """What ``asked`` is charged with under this policy. A number of the policy's own file stands; a guess gives way."""
+    cost = policy.cost(asked.name, asked.lane)
+    memory_mib, memory_from = _memory(asked, cost, learned)
+    budget_mib = policy.mem_budget_mib
+    if budget_mib is None:
+        memory_mib, memory_from = 0, "this policy counts no memory"
+    elif memory_mib > budget_mib:
+        memory_mib, memory_from = budget_mib, f"{memory_from}: {memory_mib:,}, and the whole budget is less"
+    # A server ends when somebody ends it: its time is nobody's expectation.
+    timed = None if asked.lane == SERVER else learned
+    wall_s = cost.expected_s if timed is None else expected_s(timed, cost.expected_s)
+    wall_from = "the class says so" if timed is None or wall_s == cost.expected_s else _learned(timed.runs)
+    return Expected(memory_mib=memory_mib, memory_from=memory_from, wall_s=wall_s, wall_from=wall_from)
+
+
+def _memory(asked: JobClass, cost: ClassCost, learned: LearnedCost | None) -> tuple[int, str]:
+    if cost.mem_mib and (
+        asked.memory_mib or cost.lane == asked.lane
+    ):  # not for a focused call, which needs little
+        return cost.mem_mib, "the policy says so"
+    guess_mib = asked.memory_mib
+    if learned is None:
+        return guess_mib, "the class says so"
+    memory_mib = expected_memory_mib(learned, guess_mib)
+    if memory_mib == guess_mib:
+        return guess_mib, f"the class says so; {_learned(learned.memory_runs)}: {learned.memory_mib:,}"
+    if learned.memory_source == OUT_OF_MEMORY:
+        return memory_mib, f"raised after an end for lack of memory; the class says {guess_mib:,}"
+    return memory_mib, f"{_learned(learned.memory_runs)}; the class says {guess_mib:,}"
+
+
+def _learned(runs: int) -> str:
+    """A peak that was passed counts though the run was no whole one."""
+    return f"learned from {runs} run{'s' if runs != 1 else ''}" if runs else "seen in a run"
+
+
+def ticket(
+    ticket_id: str,
+    asked: JobClass,
+    policy: Policy,
+    session: str,
+    holder: str,
+    learned: LearnedCost | None = None,
+) -> Ticket:
+    """What ``asked`` costs on this machine, under this policy.
+
+    What was learned changes no unit: it was measured under the units of its grants, and would only ever shrink them.
+    """
     cost = policy.cost(asked.name, asked.lane)
     least, want = asked.units(policy.base, max(1, cost.want_units))
     if cost.unit_draws:
         least = min(least, policy.lowest_units(cost))
-    budget_mib = policy.mem_budget_mib
-    mem_mib = 0 if budget_mib is None else min(asked.memory_mib, budget_mib)
+    taken = expected(asked, policy, learned)
     return Ticket(
         id=ticket_id,
         seq=0,
@@ -49,11 +108,11 @@ def ticket(ticket_id: str, asked: JobClass, policy: Policy, session: str, holder
         lane=asked.lane,
         min_units=least,
         want_units=max(least, want),
-        mem_mib=mem_mib,
+        mem_mib=taken.memory_mib,
         draws=(*cost.draws, *asked.pools),
         unit_draws=cost.unit_draws,
         resizable=asked.resizable,
-        expected_s=cost.expected_s,
+        expected_s=taken.wall_s,
         volume="work",
         holder=holder,
     )

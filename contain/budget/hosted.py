@@ -16,6 +16,7 @@ import time
 from contain.budget import asking
 from contain.budget.classes import KINDS
 from contain.budget.parallelism import hints
+from contain.budget.queue import wake
 from contain.budget.queue.waiting import TICK_S, Waiting
 from contain.errors import (
     ContainError,
@@ -88,12 +89,9 @@ class Hosted:
 
     def begin(self) -> None:
         """Joins the queue. Raises ContainError; then nothing is left."""
-        try:
-            self._waiting.begin()
-        except FileExistsError:
-            raise JobBusy(
-                f"The permit {self._id} is in use, or was.", advice="Choose a new id for every permit."
-            ) from None
+        if os.path.lexists(wake.path_of(self._desk.registry.folder, self._id)):
+            raise JobBusy(f"The permit {self._id} is in use.", advice="Choose a new id for every permit.")
+        self._waiting.begin()
         self._step()
 
     # -- the loop's side -------------------------------------------------------------------------------------------

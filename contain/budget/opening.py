@@ -6,6 +6,7 @@ import os
 
 from contain.backend import Machine
 from contain.budget import nested
+from contain.budget.costs import Costs
 from contain.budget.jobserver import path_of
 from contain.budget.nested import Answerer
 from contain.budget.operator import Operator
@@ -14,7 +15,7 @@ from contain.budget.queue.desk import Desk
 from contain.budget.registry import Registry
 from contain.budget.registry.rows import dumps, loads
 from contain.budget.sampling import SharedSampler
-from contain.errors import UnsafePlace
+from contain.errors import BadPolicy, RegistryDamaged, UnsafePlace
 from receipts import KERNEL, Unsafe, jsontext, open_place
 
 TYPE_CHECKING = False
@@ -74,6 +75,10 @@ class Budget:
 
         return Answerer(self.root, permit_id, self.backend, draw)
 
+    def costs(self, say: Callable[[str], None]) -> Costs:
+        """What the jobs of this account were seen to take."""
+        return Costs(self.root, say)
+
 
 def find_root(backend: Backend) -> str:
     """The budget's directory in the account's home, never by a variable. Raises UnsafePlace where it is not trusted."""
@@ -88,20 +93,28 @@ def find_root(backend: Backend) -> str:
         ) from None
 
 
-def open_budget(backend: Backend, root: str | None = None) -> Budget:
+def open_budget(backend: Backend, root: str | None = None, *, by_file: bool = True) -> Budget:
     """This boot's budget below ``root``, which ``find_root`` has found.
 
-    Raises UnsafePlace where the root cannot be trusted, BadPolicy for a policy file that is wrong.
+    Raises UnsafePlace where the root cannot be trusted, BadPolicy for a policy file that is wrong. ``by_file`` False:
+    the file is left alone, and the policy is the preset's, for who mends the file.
     """
     root = find_root(backend) if root is None else root
     born = backend.birth()
     folder = os.path.join(root, "live", f"{born.boot_id}-{born.observer_namespace}")
-    if not os.path.isdir(folder):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        if born.boot_id_source == KERNEL:
-            _sweep(root, born.boot_id)
-    machine = _machine(folder, backend)
-    return Budget(backend, root, folder, machine, _policy(root, machine))
+    try:
+        if not os.path.isdir(folder):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            if born.boot_id_source == KERNEL:
+                _sweep(root, born.boot_id)
+        machine = _machine(folder, backend)
+    except OSError as error:
+        raise RegistryDamaged(
+            f"{error.filename2 or error.filename or folder} cannot be used ({error.strerror}).",
+            advice="Move away what is there instead, or make room; or run without a permit: --no-budget.",
+        ) from None
+    policy = _policy(root, machine) if by_file else _usual(machine)
+    return Budget(backend, root, folder, machine, policy)
 
 
 def _sweep(root: str, boot_id: str) -> None:
@@ -145,4 +158,17 @@ def _policy(root: str, machine: Machine) -> Policy:
         with open(path, encoding="utf-8") as file:
             return check(file.read(), machine.cores, int(machine.memory_mib))
     except FileNotFoundError:
-        return preset(PRESET, machine.cores, int(machine.memory_mib))
+        return _usual(machine)
+    except (OSError, UnicodeDecodeError) as error:
+        why = f"{path} cannot be read ({error})."
+    except BadPolicy as error:
+        why = f"{path}: {error.message}"
+    raise BadPolicy(
+        why,
+        state="Nothing is granted by it.",
+        advice=f"Mend it: contain policy check {path} tells when it is good.",
+    )
+
+
+def _usual(machine: Machine) -> Policy:
+    return preset(PRESET, machine.cores, int(machine.memory_mib))

@@ -17,6 +17,9 @@ from receipts import Record, jsontext
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 FILE = "operator.json"
 LOCK = "operator.lock"
@@ -61,17 +64,26 @@ class Operator:
 
     def change(self, step: Callable[[Said], Said]) -> Said:
         """Replaces the file durably. Raises OSError and OperatorFileDamaged."""
+
+        def replace() -> Said:
+            said = step(self.read())
+            self.write(FILE, _encode(said))
+            return said
+
+        return self.alone(replace)
+
+    def alone(self, step: Callable[[], T]) -> T:
+        """Calls ``step`` while no other operator changes a file of the root."""
         lock = os.open(os.path.join(self._root, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            said = step(self.read())
-            self._write(_encode(said))
-            return said
+            return step()
         finally:
             os.close(lock)
 
-    def _write(self, data: bytes) -> None:
-        path = os.path.join(self._root, FILE)
+    def write(self, name: str, data: bytes) -> None:
+        """Replaces a file of the root whole and durably; to be called from `alone`."""
+        path = os.path.join(self._root, name)
         fd = os.open(f"{path}.tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.write(fd, data)

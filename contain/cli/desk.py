@@ -10,7 +10,12 @@ from contain.platform import backend as find_backend
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from contain.budget.queue.desk import Desk
+
+SHORTEST_ID = 4
+"""So many characters of an id are taken for it, where they are the beginning of no other."""
 
 
 def opened() -> tuple[Budget, Desk]:
@@ -47,3 +52,16 @@ def options(
         else:
             words.append(word)
     return found, words
+
+
+def whole_id(ids: Iterable[str], word: str) -> str:
+    """The id that begins with ``word``, as a table shows it; ``word`` itself where there is none.
+
+    Raises UsageError where several do.
+    """
+    found = [one for one in ids if one == word or (len(word) >= SHORTEST_ID and one.startswith(word.lower()))]
+    if word in found or not found:
+        return word
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} ids begin with {word}.", advice="Give more of its digits.")
+    return found[0]

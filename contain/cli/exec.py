@@ -104,6 +104,8 @@ def _session(options: Options, backend: Backend, front: Front) -> int:
     prune_sometimes(store, job.id)
     last = replies.get("released") or replies.get("held") or {}
     _tell(options, last)
+    if permit is not None:
+        permit.learn(life.receipt)
     if life.error is not None:
         complain(life.error)
         return FAILED

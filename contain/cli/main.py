@@ -30,6 +30,8 @@ usage: contain exec [OPTION...] -- COMMAND     run a command; contain exec --hel
        contain pool [--json] | quarantine NAME --reason TEXT | cool NAME --for TIME --reason TEXT | clear NAME
                                                lanes and pools: who has them; an ill one takes no new work
        contain repair [DIR...]                 rebuild a registry that cannot be read, from receipts; releases nothing
+       contain costs [--json | --forget KEY | --forget-all]
+                                               what finished jobs took, and the next are asked with
        contain policy show | check FILE | set NAME VALUE
        contain --version | --help
 
@@ -51,6 +53,7 @@ VERBS = {
     "release": ("tickets", "release_permit"),
     "hold": ("hold", "main"),
     "permit": ("permits", "main"),
+    "costs": ("costs", "main"),
     "policy": ("policy", "main"),
     "repair": ("repair", "main"),
     "pool": ("pool", "main"),
@@ -89,6 +92,9 @@ def main(argv: list[str] | None = None) -> int:
             from contain import version
 
             sys.stdout.write(f"contain {version()}\n")
+            return 0
+        if args[1:2] in (["--help"], ["-h"]) and args[0] in VERBS and args[0] != "exec":
+            sys.stdout.write(USAGE)
             return 0
         return _verb(args[0])(args[1:])
     except ContainError as error:

@@ -6,7 +6,7 @@ import os
 import time
 
 from contain.adapter import NoBudget
-from contain.budget import asking, nested
+from contain.budget import asking, costs, nested
 from contain.budget.jobserver import Jobserver
 from contain.budget.local import LocalAdapter, OuterAdapter
 from contain.budget.make import form_here
@@ -20,6 +20,7 @@ from contain.errors import WaitInterrupted
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
+    from collections.abc import Callable
 
     from contain.adapter import BudgetAdapter
     from contain.backend import Backend
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from contain.cli.exec_options import Options
     from contain.job import Job
     from contain.lifecycle.front import Front
+    from receipts import Receipt
 
 SHARES_TOKENS = frozenset({"compile", "build", "bundle", "install", "script", "test"})
 """Kinds that may start make, ninja or cargo; the others get no descriptors that they did not ask for."""
@@ -44,13 +46,22 @@ class Permit:
     """What a command has of the budget. ``give_back`` does nothing once the containment has been bound to it."""
 
     def __init__(
-        self, job: Job, adapter: BudgetAdapter, desk: Desk | None = None, tenure: Tenure | None = None
+        self,
+        job: Job,
+        adapter: BudgetAdapter,
+        desk: Desk | None = None,
+        tenure: Tenure | None = None,
+        learn: Callable[[Receipt], None] | None = None,
     ) -> None:
-        """``job`` has the environment that the grant asks for; ``tenure`` is to be carried beside it."""
+        """``job`` has the environment that the grant asks for; ``tenure`` is to be carried beside it.
+
+        ``learn`` takes the job's last receipt.
+        """
         self.job = job
         self.adapter = adapter
         self.tenure = tenure
         self._desk = desk
+        self._learn = learn
 
     def give_back(self, why: str) -> None:
         """Nothing was launched: the permit returns at once."""
@@ -62,24 +73,33 @@ class Permit:
         if self.tenure is not None:
             self.tenure.close()
 
+    def learn(self, receipt: Receipt | None) -> None:
+        """After the last word: what the job took is what the next of its kind is asked with. Never an error."""
+        if self._learn is not None and receipt is not None:
+            self._learn(receipt)
+
 
 def ask(options: Options, backend: Backend, front: Front, receipts_path: str) -> Permit | None:
     """Waits for the command's turn; None when a signal ended the wait. Raises what stands in the way."""
     resumed = None if options.resumed is None else resume.read(options.resumed, backend)
     job = options.job if resumed is None else resumed.job(options.job)
-    asked = asking.recognise((job.command, *job.args), job.cwd or os.getcwd(), terminal=job.shared_session)
+    cwd = job.cwd or os.getcwd()
+    asked = asking.recognise((job.command, *job.args), cwd, terminal=job.shared_session)
     if not asked.takes_part and not options.draws and resumed is None:
         return Permit(job, NoBudget())  # a person sits in front of it, and starts the heavy things from there
     root = find_root(backend)
     # A ticket that stands was asked for outside: nobody is asked again.
     inside = None if resumed else nested.ask(root, os.environ, backend.own_namespace(), options.draws)
     if inside is not None:
-        return _nested(job, *inside)
+        return None if front.asked() else _nested(job, *inside)
     budget = open_budget(backend, root)
     voice = Voice()
     desk = budget.desk(voice.line)
     session, _ = asking.session_of(os.environ, options.session)
-    ticket = asking.ticket(job.permit_id, asked, budget.policy, session, options.holder or "")
+    learned, key = budget.costs(voice.line), costs.key_of(asked, job.command, cwd)
+    ticket = asking.ticket(
+        job.permit_id, asked, budget.policy, session, options.holder or "", learned.recall(key)
+    )
     ticket = asking.drawing(ticket, options.draws, budget.policy)
     until_s = None if options.max_wait_ms is None else time.monotonic() + options.max_wait_ms / 1000
     if until_s is None and asked.lane == "server":
@@ -87,16 +107,28 @@ def ask(options: Options, backend: Backend, front: Front, receipts_path: str) ->
     stands = None if resumed is None else resumed.row
     if stands is not None:
         ticket, until_s = stands.ticket, stands.until_s
+    desk.registry.asked = front.stopped
     waiting = Waiting(desk, backend, ticket, until_s=until_s, interrupts=front, tell=voice.standing)
     try:
         row = waiting.run(resume.native(backend, job), stands)
     except WaitInterrupted:
+        if front.first is None:
+            raise  # nobody signalled us: an operator has canceled it
         return None
     finally:
         voice.done()
+        desk.registry.asked = None  # from here on signals are the command's
+    if front.asked():
+        desk.give_back(job.permit_id, "a signal came before anything was launched")
+        return None
     try:
         job, tenure = _granted(job, asked, budget, desk, row, waiting.bell)
-        return Permit(job, LocalAdapter(desk, job.permit_id, receipts_path, tenure), desk, tenure)
+        adapter = LocalAdapter(desk, job.permit_id, receipts_path, tenure)
+
+        def learn(receipt: Receipt) -> None:
+            learned.learn(key, receipt.outcome, receipt.usage, ticket.mem_mib)
+
+        return Permit(job, adapter, desk, tenure, learn)
     except BaseException as error:
         desk.give_back(job.permit_id, f"it could not be used ({type(error).__name__})")
         raise
@@ -126,7 +158,9 @@ def _granted(
         else:
             environ[name] = value
     environ[nested.VARIABLE] = row.permit.id
+    # Nothing else tells of the memory of a whole tree where no cgroup counts it, and the next one is asked with it.
     job = job.replace(
+        sample_memory=True,
         env=environ,
         args=(*job.args, *added_arguments(asked.tool, job.args, width)),
         keep_fds=(*job.keep_fds, *(server.keep_fds if server is not None else ())),

@@ -5,23 +5,30 @@ from __future__ import annotations
 import sys
 import time
 
-from contain.budget.arbiter import decide, degraded, free
-from contain.cli.desk import opened, options
-from contain.errors import UsageError
+from contain.budget.arbiter import decide, degraded, explain, free, render
+from contain.budget.queue import eta
+from contain.cli import status_table
+from contain.cli.desk import opened, options, say
+from contain.errors import LockUnavailable, UsageError
 from receipts import jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
-    from contain.budget.arbiter import Now
+    from contain.backend import Unknown
+    from contain.budget.arbiter import Now, Reason
     from contain.budget.opening import Budget
     from contain.budget.queue.desk import Desk
     from contain.budget.registry import Book, PermitRow, TicketRow
 
 VERSION = 1
+"""Of the published form, docs/STATUS.md and contain/schemas/status.json: a field that goes or changes raises it."""
 WATCH_S = 1.0
+PATIENCE_S = 2.0
+"""For the registry's lock: who asks how things stand must be told above all when they stand still."""
+EXPLAINED = 20
+"""So many of those who wait are told their reasons: each costs a walk along the queue."""
 
 
 def main(args: list[str]) -> int:
@@ -30,25 +37,44 @@ def main(args: list[str]) -> int:
     if words:
         raise UsageError("contain status takes no words.", advice="contain --help shows it.")
     budget, desk = opened()
-    while True:
-        book = desk.tick()
-        document = report(budget, desk, book)
-        if "--json" in chosen or not sys.stdout.isatty():
-            sys.stdout.write(jsontext.dumps(document) + "\n")
-        else:
-            sys.stdout.write(("\033[H\033[2J" if "--watch" in chosen else "") + table(document))
-        sys.stdout.flush()
-        if "--watch" not in chosen:
-            return 0
-        time.sleep(WATCH_S)
+    desk.registry.give_up_s = PATIENCE_S
+    for_eyes = "--json" not in chosen and sys.stdout.isatty()
+    try:
+        while True:
+            document = report(budget, desk, _book(desk))
+            if for_eyes:
+                text = status_table.table(document, status_table.columns())
+                sys.stdout.write(("\033[H\033[2J" if "--watch" in chosen else "") + text)
+            else:
+                sys.stdout.write(jsontext.dumps(document) + "\n")
+            sys.stdout.flush()
+            if "--watch" not in chosen:
+                return 0
+            time.sleep(WATCH_S)
+    except BrokenPipeError:
+        return status_table.reader_left()
+
+
+def _book(desk: Desk) -> Book:
+    """With the dead settled; as it was last committed, where somebody who is stopped holds the lock."""
+    try:
+        return desk.tick()
+    except LockUnavailable as error:
+        say(f"{error} What follows was last committed.")
+        return desk.look()
 
 
 def report(budget: Budget, desk: Desk, book: Book) -> dict[str, Any]:
-    """The published form of status. Units are busy cores, memory is MiB, times are seconds."""
+    """The published form of status. Units are busy cores, memory is MiB, times are seconds, ``until`` is wall time."""
     now, sample, rules = desk.now(), desk.sample(), desk.policy
     snapshot = book.snapshot
-    free_now = {
-        cost.name: free(snapshot, sample, rules, now, cost, "contain-status") for cost in rules.classes
+    turns = eta.turns(book, now.awake_s)
+    waiting = list(book.tickets.values())
+    why = {
+        row.ticket.id: [
+            _reason(one, now) for one in explain(snapshot, sample, rules, now, snapshot.tickets[n])
+        ]
+        for n, row in enumerate(waiting[:EXPLAINED])
     }
     return {
         "version": VERSION,
@@ -59,34 +85,35 @@ def report(budget: Budget, desk: Desk, book: Book) -> dict[str, Any]:
             "online": budget.machine.online,
             "affinity": budget.machine.affinity,
             "quota": budget.machine.quota,
-            "memoryMib": budget.machine.memory_mib,
+            "memoryMib": round(budget.machine.memory_mib),
         },
         "sample": {
-            name: value
-            if isinstance(value, (int, float))
-            else (None if value is None else f"unknown: {value.why}")
-            for name, value in (
-                ("busy", sample.busy),
-                ("load1", sample.load1),
-                ("psiCpu", sample.psi_cpu),
-                ("psiIo", sample.psi_io),
-                ("psiMemory", sample.psi_memory),
-                ("availableMib", sample.available_mib),
-            )
+            "busy": _reading(sample.busy),
+            "load1": _reading(sample.load1),
+            "psiCpu": _reading(sample.psi_cpu),
+            "psiIo": _reading(sample.psi_io),
+            "psiMemory": _reading(sample.psi_memory),
+            "availableMib": _reading(sample.available_mib),
         },
         "pressed": list(decide(snapshot, sample, rules, now).pressed),
-        "free": free_now,
+        "free": {
+            cost.name: free(snapshot, sample, rules, now, cost, "contain-status") for cost in rules.classes
+        },
         "permits": [
             {**_permit(row, now), "degraded": list(degraded(row.permit, snapshot, now))}
             for row in book.permits.values()
         ],
-        "waiting": [_ticket(row, now) for row in book.tickets.values()],
+        "waiting": [
+            _ticket(row, now, place, turns.get(row.ticket.id), why.get(row.ticket.id))
+            for place, row in enumerate(waiting, start=1)
+        ],
         "holds": [
             {
                 "id": one.id,
                 "owner": one.owner,
                 "reason": one.reason,
                 "until": one.until_s,
+                "leftS": round(max(0.0, one.until_s - now.wall_s), 1),
                 "covers": list(one.covers),
             }
             for one in snapshot.holds
@@ -95,6 +122,13 @@ def report(budget: Budget, desk: Desk, book: Book) -> dict[str, Any]:
             name: {"reason": one.reason, "until": one.until_s} for name, one in snapshot.health.items()
         },
     }
+
+
+def _reading(value: float | Unknown | None) -> float | str | None:
+    """A number; None for a sensor that this machine does not have; a word for one that failed."""
+    if value is None or isinstance(value, (int, float)):
+        return None if value is None else round(value, 2)
+    return f"unknown: {value.why}"
 
 
 def _permit(row: PermitRow, now: Now) -> dict[str, Any]:
@@ -111,15 +145,19 @@ def _permit(row: PermitRow, now: Now) -> dict[str, Any]:
         "memoryMib": permit.mem_mib,
         "how": permit.how,
         "ageS": round(now.awake_s - permit.granted_at_s, 1),
+        "expectedS": row.ticket.expected_s,
         "ownerPid": row.owner.pid,
         "job": row.job_id,
     }
 
 
-def _ticket(row: TicketRow, now: Now) -> dict[str, Any]:
+def _ticket(
+    row: TicketRow, now: Now, place: int, eta_s: float | None, why: list[dict[str, Any]] | None
+) -> dict[str, Any]:
     ticket = row.ticket
     return {
         "id": ticket.id,
+        "place": place,
         "session": ticket.session,
         "holder": ticket.holder,
         "class": ticket.class_name,
@@ -129,42 +167,18 @@ def _ticket(row: TicketRow, now: Now) -> dict[str, Any]:
         "memoryMib": ticket.mem_mib,
         "dormant": ticket.dormant,
         "waitedS": round(now.awake_s - row.since_s, 1),
+        "givesUpInS": None if row.until_s is None else round(max(0.0, row.until_s - now.awake_s), 1),
+        "etaS": None if eta_s is None else round(eta_s, 1),
+        "reasons": why,
         "ownerPid": row.owner.pid,
     }
 
 
-def table(document: Mapping[str, Any]) -> str:
-    """For a person's eyes."""
-    found = document
-    rules, sample = found["policy"], found["sample"]
-    first = (
-        f"limit {found['limit']} of {rules['base']} units ({rules['name']});"
-        f" busy {_number(sample['busy'])} cores, load {_number(sample['load1'])},"
-        f" {_number(sample['availableMib'])} MiB available"
-    )
-    lines = [first]
-    if found["pressed"]:
-        lines.append(f"pressed: {', '.join(found['pressed'])}")
-    lines += [f"hold {one['id']}: {one['reason']} ({one['owner']})" for one in found["holds"]]
-    lines += [f"pool {name}: {one['reason']}" for name, one in found["pools"].items()]
-    shown = ", ".join(f"{name} {'any' if count is None else count}" for name, count in found["free"].items())
-    lines.append(f"free now: {shown}")
-    head = f"{'':8} {'class':12} {'lane':7} {'units':>5} {'MiB':>6} {'for':>8}  {'pid':>7}  session"
-    for title, rows in (("permits", found["permits"]), ("waiting", found["waiting"])):
-        lines += ["", f"{title}: {len(rows)}"]
-        if rows:
-            lines.append(head)
-        for one in rows:
-            units = one["units"] if "units" in one else f"{one['min']}..{one['want']}"
-            age_s = one.get("ageS", one.get("waitedS", 0))
-            state = one.get("state", "dormant" if one.get("dormant") else "")
-            lines.append(
-                f"{state:8} {one['class']:12.12} {one['lane']:7} {units!s:>5} {one['memoryMib']:>6}"
-                f" {age_s:>7.0f}s  {one['ownerPid']:>7}  {one['session'][:40]}"
-                + (f"  degraded: {', '.join(one['degraded'])}" if one.get("degraded") else "")
-            )
-    return "\n".join(lines) + "\n"
-
-
-def _number(value: object) -> str:
-    return f"{value:.1f}" if isinstance(value, (int, float)) else str(value)
+def _reason(reason: Reason, now: Now) -> dict[str, Any]:
+    return {
+        "kind": reason.kind,
+        "resource": reason.resource,
+        "need": reason.need,
+        "has": reason.has,
+        "line": render(reason, now),
+    }

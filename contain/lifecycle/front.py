@@ -77,6 +77,10 @@ class Front:
                 return name_of(caught.number)
         return None
 
+    def stopped(self) -> str | None:
+        """The same, and still the name when it is asked again: where the wait's own end would wait as well."""
+        return self.asked() or (name_of(self.first) if self.first is not None else None)
+
     def events(self) -> list[Event]:
         """What came, as events of the job. What a terminal sent to our group has reached the job by itself."""
         found: list[Event] = []

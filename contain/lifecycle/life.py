@@ -40,7 +40,10 @@ SETTLE_S = 0.02
 """A tree that is empty this soon after its command is "drained at once": no state ``exited`` of its own."""
 
 SAMPLE_S = 1.0
-"""How often a job that asks for it has its tree's memory looked at."""
+"""How often a job that asks for it has its tree's memory looked at, at most."""
+
+SAMPLE_SHARE = 0.005
+"""Of this process's time: a look costs 50 us for each process of the tree, and a tree may have thousands."""
 
 MARGIN_S = 1.0
 """How long after the init's own KILL the containment is killed from outside."""
@@ -280,7 +283,7 @@ class Life:
             return
         if self._sample_at_s is not None and now_s >= self._sample_at_s:
             self.containment.sample()
-            self._sample_at_s = now_s + SAMPLE_S
+            self._sample_at_s = now_s + max(SAMPLE_S, (time.monotonic() - now_s) / SAMPLE_SHARE)
         if self._settle_at_s is not None and now_s >= self._settle_at_s:
             self._settle_at_s = None
             self._name_leftovers()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.blocked import needs_root
-from tests.budget.account import CALM, in_an_account, status
+from tests.budget.scripted import CALM, in_an_account, status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,7 @@ def test_a_signal_in_the_queue(tmp_path: Path) -> None:
         CALM
         + """
 $C exec --budget --session a -- sleep 1000 & A=$!
-until $C status | grep -q '"state":"bound"'; do sleep 0.05; done
+until $C status | grep -qE '"state":"(bound|running)"'; do sleep 0.05; done
 $C exec --budget --session b -- touch ran & B=$!
 until $C status | grep -q '"waiting":\\[{'; do sleep 0.05; done
 kill -TERM $B; wait $B; echo status=$?; $C status; kill $A; wait $A""".replace("ran", str(tmp_path / "ran")),

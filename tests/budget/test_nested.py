@@ -16,7 +16,7 @@ from contain.budget import nested
 from contain.errors import NestedRefused, NestedUnanswered
 from contain.linux.backend import LinuxBackend
 from tests.blocked import needs_root
-from tests.budget.account import CALM, in_an_account, status
+from tests.budget.scripted import CALM, in_an_account, status
 from tests.receipts.lives import PROOF
 from tests.session import WAIT_S
 

@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.blocked import needs_root
-from tests.budget.account import calm, in_an_account, words
+from tests.budget.scripted import calm, in_an_account, words
 from tests.session import ROOT, WAIT_S, Session, inspect, installed, kill, new_id, wait_until
 
 if TYPE_CHECKING:

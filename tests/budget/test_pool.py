@@ -14,8 +14,8 @@ from contain.cli import exec_options
 from contain.errors import NeverPossible, UsageError
 from contain.job import new_id
 from tests.blocked import needs_root
-from tests.budget.account import calm, in_an_account
 from tests.budget.scene import Scene
+from tests.budget.scripted import calm, in_an_account
 
 if TYPE_CHECKING:
     from pathlib import Path

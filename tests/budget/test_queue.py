@@ -5,82 +5,26 @@ from __future__ import annotations
 import random
 import signal
 import subprocess
-import sys
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.budget.customer import UNITS, desk
+from tests.budget.shop import Customer, open_shop
 from tests.session import WAIT_S, kill, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-class Customer:
-    """A process that asks, holds and returns as it is told."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        """Starts it; it asks at once."""
-        self.name = name
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.budget.customer", str(folder), name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def hears(self, word: str) -> Self:
-        """Waits for what it says next."""
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline().split()[:1] == [word]
-        return self
-
-    def give_back(self) -> Self:
-        """Lets it return its permit."""
-        self.process.communicate("\n", timeout=WAIT_S)
-        return self
-
-    def close(self) -> None:
-        """Ends it, by its id."""
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
+    from tests.budget.shop import Shop
 
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
     """A registry of two units, and everybody who came."""
-    folder = tmp_path / "registry"
-    folder.mkdir(mode=0o700)
-    with ExitStack() as stack:
-        yield Shop(folder, stack)
-
-
-class Shop:
-    """The registry's folder, and its customers."""
-
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        """Nobody has come yet."""
-        self.folder = folder
-        self._stack = stack
-
-    def comes(self, name: str) -> Customer:
-        """One more customer, asking."""
-        customer = Customer(self.folder, name)
-        self._stack.callback(customer.close)
-        return customer.hears("asking")
-
-    def stands(self) -> tuple[list[str], list[str]]:
-        """(who has a permit, who waits), as it was last committed."""
-        book = desk(str(self.folder)).look()
-        return sorted(book.permits), list(book.tickets)
-
-    def waits(self, *names: str) -> None:
-        """Until exactly these wait, in this order."""
-        wait_until(lambda: self.stands()[1] == list(names), what=f"{names} wait")
+    with open_shop(tmp_path / "registry") as made:
+        yield made
 
 
 def test_who_comes_third_waits_and_is_next(shop: Shop) -> None:

@@ -20,8 +20,8 @@ from contain.errors import RegistryDamaged
 from contain.linux.backend import LinuxBackend
 from receipts import NamespaceInit, decode, encode, jsontext
 from tests.blocked import needs_root
-from tests.budget.account import calm, in_an_account
 from tests.budget.customer import UNITS, desk
+from tests.budget.scripted import calm, in_an_account
 from tests.session import Session, inspect, wait_until
 
 if TYPE_CHECKING:

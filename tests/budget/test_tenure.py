@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.blocked import needs_root
-from tests.budget.account import CALM, in_an_account, status
+from tests.budget.scripted import CALM, in_an_account, status
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -213,6 +213,7 @@ def test_parser_and_schema_name_the_same_fields() -> None:
 
 OF_THE_BUDGET = {
     "bad-policy",
+    "costs-unusable",
     "nested-unanswered",
     "nested-refused",
     "no-evidence",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contain.budget.policy.file import check, set_value, show
 from contain.budget.policy.presets import PRESETS, preset
-from contain.budget.policy.record import AFTER_WAIT, LANES, ORDERS, SENSORS, ClassCost, Marks, Policy
+from contain.budget.policy.record import AFTER_WAIT, LANE, LANES, ORDERS, SENSORS, ClassCost, Marks, Policy
 
 __all__ = [
     "AFTER_WAIT",
+    "LANE",
     "LANES",
     "ORDERS",
     "PRESETS",

@@ -6,6 +6,7 @@ import time
 
 from contain.budget.arbiter import Now, after, decide, enqueue, explain, leave, release, render, settled
 from contain.budget.queue import reconcile, unopened, wake
+from contain.budget.queue.line import Line
 from contain.budget.registry import bindings
 from contain.budget.registry.rows import dumps
 from contain.errors import PermitLost
@@ -14,7 +15,7 @@ from receipts import NamespaceInit, Unreadable, decode, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import TypeVar
 
     from contain.backend import Backend, Birth
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-LOOKING = 2
-"""The sentinel and the second in line look by themselves now and then; all others sleep until they are woken."""
 SAMPLE_S = 2.0
 """No decision is made on an older look at the machine."""
 
@@ -79,7 +78,10 @@ class Desk:
         """Looks at every birth in the book that is not known to be gone."""
         for key, born in reconcile.births(book).items():
             if key not in self._gone:
-                watched = self._backend.watch(_proof(born) if isinstance(born, str) else born)
+                known = proof_of(born) if isinstance(born, str) else born
+                if known is None:
+                    continue
+                watched = self._backend.watch(known)
                 watched.close()
                 if watched.observation.gone:
                     self._gone.add(key)
@@ -88,46 +90,36 @@ class Desk:
 
     def commit(self, change: Callable[[Book, Now], T]) -> tuple[T, Decision, Book]:
         """One transaction: the dead are settled, ``change`` is made, and what can be granted is granted."""
-        before = self.look()
-        self.observe(before)
+        self.observe(self.look())
         sample, operator = self.sample(), self._read_operator()
         with self.registry.transaction(*operator) as book:
             now = self.now()
-            looking = {row.ticket.id for row in _line(book)[:LOOKING]}
-            reconcile.reconcile(book, self._gone, self.policy, now)
+            before = Line(book)
+            # The owner's own word first: it knows more than that somebody is gone.
             result = change(book, now)
+            reconcile.reconcile(book, self._gone, self.policy, now)
             decision = decide(book.snapshot, sample, self.policy, now)
             book.settle(after(book.snapshot, decision, self.policy, now), now.awake_s)
             self._write_down(book, [permit_id for permit_id, _ in decision.targets])
             for grant in decision.grants:
                 book.note("granted", book.permits[grant.ticket.id], now.awake_s, now.wall_s, grant.how)
-            bells = self._bells(book, decision, looking)
+            bells = self._bells(before, book, decision)
         for name in bells:
             wake.ring(self.registry.folder, name)
-        self._tidy(before, book)
+        for row in before.left(book):
+            if self.gone(row):  # it was killed: what it has left
+                wake.forget(self.registry.folder, row.ticket.id)
+                self._forget(row.ticket.id, getattr(row, "proof", None))
         return result, decision, book
 
-    def _tidy(self, before: Book, after: Book) -> None:
-        """Removes what killed owners left: their bells, and whatever else belongs to a ticket's id."""
-        for rows in (before.tickets, before.permits):
-            for name, row in rows.items():
-                if name not in after.permits and name not in after.tickets and self.gone(row):
-                    wake.forget(self.registry.folder, name)
-                    self._forget(name, getattr(row, "proof", None))
-
-    @staticmethod
-    def _bells(book: Book, decision: Decision, looking: Collection[str]) -> list[str]:
-        """Of everyone who must look: derived from the rows, so that nothing is lost with a judge that dies here.
-
-        ``looking``: whose place has told them so far to look by themselves. Who is new there must be told: it sleeps.
-        """
-        rows: list[TicketRow | PermitRow | None] = [
-            book.permits.get(one) or book.tickets.get(one) for one in decision.wake
-        ]
+    def _bells(self, before: Line, book: Book, decision: Decision) -> list[str]:
+        """Of everyone who must look. Grants are derived from the rows: nothing is lost with a judge that dies here."""
+        moved = {name for name, _ in decision.targets}
+        rows: list[TicketRow | PermitRow] = [row for name, row in book.permits.items() if name in moved]
         rows += [row for row in book.permits.values() if row.permit.state == reconcile.GRANTED]
-        first = _line(book)[:LOOKING]
-        rows += first[:1] + [row for row in first[1:] if row.ticket.id not in looking]
-        return list(dict.fromkeys(row.wake for row in rows if row is not None and row.wake))
+        rows += before.moved(Line(book))
+        rows += [row for row in before.left(book) if not self.gone(row)]
+        return list(dict.fromkeys(row.wake for row in rows if row.wake))
 
     def _write_down(self, book: Book, permit_ids: Iterable[str]) -> None:
         """Beside the registry, before it counts: what these bound permits have now."""
@@ -187,6 +179,19 @@ class Desk:
             book.settle(snapshot, now.awake_s)
 
         self.commit(change)
+
+    def cancel(self, ticket_id: str, why: str) -> bool:
+        """The ticket is taken out of the queue by somebody else, and its owner is rung; False where there is none."""
+
+        def change(book: Book, now: Now) -> bool:
+            row = book.tickets.get(ticket_id)
+            if row is None:
+                return False
+            book.note("canceled", row, now.awake_s, now.wall_s, why)
+            book.settle(leave(book.snapshot, ticket_id), now.awake_s)
+            return True
+
+        return self.commit(change)[0]
 
     def bind(self, permit_id: str, proof: str, receipts: str, job_id: str) -> None:
         """The permit is this containment's from now on. Raises PermitLost."""
@@ -277,17 +282,9 @@ class Desk:
         return dumps(row.owner) in self._gone
 
 
-def _line(book: Book) -> list[TicketRow]:
-    """Who waits and answers, in their order."""
-    return [row for row in book.tickets.values() if not row.ticket.dormant]
-
-
-def _proof(text: str) -> NamespaceInit:
-    """A proof as the registry has it. One that cannot be read is looked at as one that can never be found."""
+def proof_of(text: str) -> NamespaceInit | None:
+    """A proof as the registry has it; None for one that cannot be read: its tree is unknown, so its permit stays."""
     try:
         return decode(NamespaceInit, jsontext.loads(text))
-    except (ValueError, Unreadable) as error:
-        raise PermitLost(
-            f"A proof in the registry cannot be read ({error}).",
-            advice="contain repair rebuilds the registry from the receipts.",
-        ) from None
+    except (ValueError, Unreadable):
+        return None

@@ -72,7 +72,8 @@ def reconcile(book: Book, gone: Collection[str], policy: Policy, now: Now) -> No
 def _over(permit_id: str, row: PermitRow, gone: Collection[str]) -> str | None:
     if row.proof is not None:
         # The drain is the evidence, whoever sees it: its owner may be stopped.
-        return "its tree is gone" if f"proof:{permit_id}" in gone else None
+        why = "its owner and its tree are gone" if dumps(row.owner) in gone else "its tree is gone"
+        return why if f"proof:{permit_id}" in gone else None
     return "its owner is gone, and nothing was bound" if dumps(row.owner) in gone else None
 
 

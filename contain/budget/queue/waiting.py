@@ -12,10 +12,11 @@ import time
 
 from contain.budget.arbiter import explain, render
 from contain.budget.queue import reconcile
+from contain.budget.queue.desk import proof_of
 from contain.budget.queue.wake import Bell
 from contain.budget.registry.rows import TicketRow
-from contain.errors import NeverPossible, RegistryDamaged, WaitedTooLong, WaitInterrupted
-from receipts import NamespaceInit, Record, decode, jsontext
+from contain.errors import LockUnavailable, NeverPossible, RegistryDamaged, WaitedTooLong, WaitInterrupted
+from receipts import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,6 +104,9 @@ class Waiting:
         try:
             while (granted := self.step()) is None:
                 self.wake(self._poll())
+        except LockUnavailable:
+            self.end()
+            raise  # nothing can be changed there now; the ticket ends with us, its owner
         except BaseException as error:
             # Whatever ends the wait, a kill but for -9 included: the ticket is gone before we are.
             try:
@@ -187,15 +191,23 @@ class Waiting:
     # -- what a step does ------------------------------------------------------------------------------------------
 
     def _speak(self, book: Book) -> None:
-        """A ticket that is missing, or dormant because we were stopped, takes its place again: once for the first."""
+        """A ticket that is missing, or dormant because we were stopped, takes its place again: once for the first.
+
+        Not one that an operator has canceled: that is on record, and ends the wait.
+        """
         found = book.tickets.get(self._ticket.id)
         if found is None:
-            if self._restored or any(
-                (what, name) == ("canceled", self._ticket.id) for _, what, name, *_ in book.past()
-            ):
+            what, why = book.became(self._ticket.id)
+            if what == "canceled":
                 raise WaitInterrupted(
-                    "The ticket was taken out of the queue.",
-                    advice="contain cancel does that; contain status shows the queue.",
+                    f"The ticket was canceled ({why}).",
+                    advice="Ask again, or ask whoever canceled it.",
+                    state="The command did not run.",
+                )
+            if self._restored:
+                raise WaitInterrupted(
+                    "The ticket has vanished from the queue twice.",
+                    advice="Somebody removes tickets (contain cancel?); contain status shows the queue.",
                 )
             self._restored = True
             self._desk.restore(self._row)
@@ -246,16 +258,16 @@ class Waiting:
             self._tick_at_s = time.monotonic()
 
     def _everybody(self, book: Book) -> list[Watched]:
-        """As the sentinel: the owner of every permit, and every tree whose owner is gone."""
+        """As the sentinel: the owner of every permit but of our own, and every tree whose owner is gone."""
         found: list[Watched] = []
         for row in book.permits.values():
             if row.owner == self._row.owner:
-                continue  # this very process has other permits, and will not see its own end
+                continue  # this very process will not see its own end
             if not self._desk.gone(row):
                 found.append(self._backend.watch(row.owner))
-            elif row.proof is not None and row.permit.state == reconcile.CLEANUP:
-                found.append(self._backend.watch(decode(NamespaceInit, jsontext.loads(row.proof))))
-        return [one for one in found if not one.observation.gone]
+            elif row.permit.state == reconcile.CLEANUP and (proof := proof_of(row.proof or "")) is not None:
+                found.append(self._backend.watch(proof))
+        return found
 
     def _forget(self) -> None:
         for one in self._watched:

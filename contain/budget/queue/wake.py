@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 
+from contain.errors import RegistryDamaged
+
 FOLDER = "wake"
 
 
@@ -17,18 +19,24 @@ class Bell:
     """This process's own FIFO: opened before the ticket is committed, so that no wake-up is lost."""
 
     def __init__(self, registry_folder: str, ticket_id: str, *, again: bool = False) -> None:
-        """Makes it, or (``again``) takes up the one that this process has made before. Raises OSError."""
+        """Makes it, or (``again``) takes up the one that this process has made before. Raises RegistryDamaged."""
         folder = os.path.join(registry_folder, FOLDER)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
         self.name = ticket_id
         self._path = path_of(registry_folder, ticket_id)
         try:
-            os.mkfifo(self._path, 0o600)
-        except FileExistsError:
-            if not again:
-                raise
-        # Both ends: with the writing one only in others' hands, each of their closes would read as an end.
-        self.fd = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            try:
+                os.mkfifo(self._path, 0o600)
+            except FileExistsError:
+                if not again:
+                    raise
+            # Both ends: with the writing one only in others' hands, each of their closes would read as an end.
+            self.fd = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise RegistryDamaged(
+                f"No FIFO can be made in {folder} ({error.strerror}).",
+                advice="Move away what is there instead, or make room; or run without a permit: --no-budget.",
+            ) from None
 
     def silence(self) -> None:
         """Takes what has rung."""
@@ -73,3 +81,11 @@ def ring(registry_folder: str, name: str) -> bool:
     finally:
         os.close(fd)
     return True
+
+
+def remove(registry_folder: str, name: str) -> None:
+    """The FIFO of a waiter that was killed."""
+    try:
+        os.unlink(os.path.join(registry_folder, FOLDER, name))
+    except FileNotFoundError:
+        pass

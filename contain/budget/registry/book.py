@@ -249,3 +249,10 @@ class Book:
                 (count,),
             )
         )
+
+    def became(self, request_id: str) -> tuple[str, str]:
+        """(what, why) of the last transition of one request; two empty strings where none is on record."""
+        found = self._sql.execute(
+            "SELECT what, why FROM past WHERE id = ? ORDER BY number DESC LIMIT 1", (request_id,)
+        ).fetchone()
+        return ("", "") if found is None else (found[0], found[1])

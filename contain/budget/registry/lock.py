@@ -8,7 +8,7 @@ import os
 import time
 
 from contain.csignal import csignal as signal
-from contain.errors import LockUnavailable
+from contain.errors import LockUnavailable, WaitInterrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,21 +20,37 @@ LONGEST_PAUSE_S = 0.004
 NAMED_AFTER_S = 5.0
 """A lock is held for a millisecond; somebody who holds it longer is stopped, and is named."""
 GIVE_UP_S = 60.0
+INTERRUPTIBLE_AFTER_S = 0.5
+"""Until then a signal waits with us: what it would interrupt is over sooner than it could be undone."""
 
 
 class RegistryLock:
     """flock and not fcntl locks: those drop when any descriptor of the file is closed, anywhere in the process."""
 
-    def __init__(self, path: str, say: Callable[[str], None]) -> None:
-        """``say`` is told, once for each wait, who is in the way."""
+    def __init__(
+        self,
+        path: str,
+        say: Callable[[str], None],
+        give_up_s: float = GIVE_UP_S,
+        asked: Callable[[], str | None] | None = None,
+    ) -> None:
+        """``say`` is told, once for each wait, who is in the way. ``asked``: the signal that ends the wait, or None."""
         self._path = path
         self._say = say
+        self._give_up_s = give_up_s
+        self._asked = asked
         self._fd = -1
         self._mask: set[signal.Signals] = set()
 
     def __enter__(self) -> Self:
-        """Waits for the lock. Raises LockUnavailable after a minute, OSError where the file cannot be had."""
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        """Waits for the lock. Raises LockUnavailable: after a minute, or where the file cannot be had."""
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise LockUnavailable(
+                f"{self._path} cannot be opened ({error.strerror}).",
+                advice="It is an empty file that the registry makes: move away what is there instead.",
+            ) from None
         try:
             self._wait(fd)
         except BaseException:
@@ -56,10 +72,16 @@ class RegistryLock:
                 if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                     raise
             waited_s = time.monotonic() - begun_s
-            if waited_s >= GIVE_UP_S:
+            if waited_s >= self._give_up_s:
                 raise LockUnavailable(
-                    f"{self._holder(fd)} has held the registry's lock for more than {GIVE_UP_S:g} s.",
+                    f"{self._holder(fd)} has held the registry's lock for more than {self._give_up_s:g} s.",
                     advice="Look whether it is stopped (state T), and continue or end it.",
+                )
+            if waited_s >= INTERRUPTIBLE_AFTER_S and self._asked is not None and (caught := self._asked()):
+                raise WaitInterrupted(
+                    f"{caught} came while waiting for the registry's lock, which {self._holder(fd)} holds.",
+                    advice="",
+                    state="Nothing was changed.",
                 )
             if waited_s >= NAMED_AFTER_S and not named:
                 named = True

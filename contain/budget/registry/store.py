@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from contain.budget.registry import bindings
 from contain.budget.registry.book import VERSION, Book, make_tables
-from contain.budget.registry.lock import RegistryLock
-from contain.errors import RegistryDamaged
+from contain.budget.registry.lock import GIVE_UP_S, RegistryLock
+from contain.errors import LockUnavailable, RegistryDamaged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ class Registry:
         self.folder = folder
         self._base = base
         self.say = say
+        self.give_up_s = GIVE_UP_S
+        """For the lock of others."""
+        self.asked: Callable[[], str | None] | None = None
+        """The signal that ends a wait for the lock; None: nothing does, as while a permit is bound or returned."""
         self._threads = threading.Lock()
         self._connection: Connection | None = None
         self._pid = 0
@@ -45,8 +49,11 @@ class Registry:
             return False
         return self._identity == _identity(os.path.join(self.folder, FILE))
 
-    def _open(self) -> Connection:
-        """Inside the lock: nobody replaces the file meanwhile, and no two make it."""
+    def _lock(self) -> RegistryLock:
+        return RegistryLock(os.path.join(self.folder, LOCK), self.say, self.give_up_s, self.asked)
+
+    def _open(self, *, make: bool = True) -> Connection:
+        """Inside the lock: nobody replaces the file meanwhile, and no two make it. Else without ``make``."""
         import sqlite3
 
         if self._connection is not None and self._stands():
@@ -60,7 +67,7 @@ class Registry:
         try:
             connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
             try:
-                self._prepare(connection)
+                self._prepare(connection, make=make)
                 os.chmod(path, 0o600)
             except BaseException:
                 connection.close()
@@ -70,7 +77,9 @@ class Registry:
         self._connection, self._pid, self._identity = connection, os.getpid(), _identity(path)
         return connection
 
-    def _prepare(self, connection: Connection) -> None:
+    def _prepare(self, connection: Connection, *, make: bool) -> None:
+        import sqlite3
+
         # Another boot voids every row, and SIGKILL loses nothing that was written: a sync would buy nothing, and
         # would be waited for by everybody, inside the lock.
         connection.execute("PRAGMA journal_mode = WAL")
@@ -82,6 +91,8 @@ class Registry:
                 detail="version",
                 advice="Use one version of contain for one account; contain repair makes a registry of this one.",
             )
+        if version == 0 and not make:
+            raise sqlite3.OperationalError("nobody has made it yet")
         if version == 0:
             if bindings.exist(self.folder):
                 raise self._damaged("it is empty, and permits were bound in it", "missing")
@@ -108,7 +119,7 @@ class Registry:
 
         Raises LockUnavailable, and RegistryDamaged where it is not the file that is in the way.
         """
-        with self._threads, RegistryLock(os.path.join(self.folder, LOCK), self.say):
+        with self._threads, self._lock():
             self.close()
             try:
                 self._look_through()
@@ -140,7 +151,7 @@ class Registry:
         """
         import sqlite3
 
-        with self._threads, RegistryLock(os.path.join(self.folder, LOCK), self.say):
+        with self._threads, self._lock():
             connection = self._open()
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -159,8 +170,7 @@ class Registry:
 
         with self._threads:
             if not self._stands():
-                with RegistryLock(os.path.join(self.folder, LOCK), self.say):
-                    self._open()  # may make the file, and its tables
+                self._open_to_look()
             connection = self._connection
             assert connection is not None  # opened, or it stands
             try:
@@ -181,6 +191,19 @@ class Registry:
         else:
             _inherited.append(self._connection)
         self._connection = None
+
+    def _open_to_look(self) -> None:
+        """With the lock, since it may make the file and its tables; without, if there is one and the lock is not had.
+
+        Who looks must not wait for a stopped process: it is what he wants to see.
+        """
+        try:
+            with self._lock():
+                self._open()
+        except LockUnavailable:
+            if not os.path.exists(os.path.join(self.folder, FILE)):
+                raise
+            self._open(make=False)
 
 
 _inherited: list[Connection] = []
