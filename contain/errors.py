@@ -240,6 +240,14 @@ class NestedRefused(ContainError):
     exit_code = 93
 
 
+class EvidenceLacking(ContainError):
+    """Nothing proves what a host says of its permit; ``detail`` says what was asked: ``bind`` or ``release``."""
+
+    reason = "no-evidence"
+    exit_code = 94
+    usual_state = "The permit stays as it is."
+
+
 class CostsUnusable(ContainError):
     """The file of learned costs cannot be read or written. A job goes on without; only the verb ``costs`` fails."""
 

@@ -65,15 +65,16 @@ class LineReader:
         return bool(self._pending)
 
 
-def _violation(message: str) -> ProtocolViolation:
+def violation(message: str) -> ProtocolViolation:
+    """What is wrong with a line."""
     return ProtocolViolation(message, advice="See docs/PROTOCOL.md for the messages and their fields.")
 
 
-def _unknown(where: str, name: str) -> ProtocolViolation:
+def unknown_field(where: str, name: str) -> ProtocolViolation:
     """A name is quoted where it may be one. What else a host puts in its place could be a token or a variable."""
     word = name.isascii() and name.replace("_", "").isalpha() and len(name) <= LONGEST_NAME
     quoted = repr(name) if word else "one whose name is no plain word"
-    return _violation(f"{where} a field that this version does not know: {quoted}.")
+    return violation(f"{where} a field that this version does not know: {quoted}.")
 
 
 def message_of(line: bytes) -> dict[str, object]:
@@ -82,60 +83,64 @@ def message_of(line: bytes) -> dict[str, object]:
         # surrogateescape: a host that pastes odd bytes raw instead of escaped gets the same bytes in the command.
         found = jsontext.loads(line.decode("utf-8", "surrogateescape"))
     except ValueError as error:
-        raise _violation(f"A line is not JSON: {error}.") from None
+        raise violation(f"A line is not JSON: {error}.") from None
     if not isinstance(found, dict):
-        raise _violation("A line is not a JSON object.")
+        raise violation("A line is not a JSON object.")
     return {key: value for key, value in found.items() if not key.startswith("x-")}
 
 
-def _text(value: object, name: str) -> str:
+def text_of(value: object, name: str) -> str:
+    """A string. Raises ProtocolViolation, as all of these do."""
     if not isinstance(value, str):
-        raise _violation(f"{name} must be a string.")
+        raise violation(f"{name} must be a string.")
     return value
 
 
-def _uuid(value: object, name: str) -> str:
-    text = _text(value, name)
+def uuid_of(value: object, name: str) -> str:
+    """A UUID, in lower case."""
+    text = text_of(value, name)
     groups = text.split("-")
     if [len(group) for group in groups] != [8, 4, 4, 4, 12] or set(text) - set("0123456789abcdefABCDEF-"):
-        raise _violation(f"{name} must be a UUID in its usual form (8-4-4-4-12 hex digits).")
+        raise violation(f"{name} must be a UUID in its usual form (8-4-4-4-12 hex digits).")
     return text.lower()
 
 
 def id_of(found: Mapping[str, object]) -> str | None:
     """The id of a message, in lower case; None where it has none that could be one."""
     try:
-        return _uuid(found.get("id"), "id")
+        return uuid_of(found.get("id"), "id")
     except ProtocolViolation:
         return None
 
 
 def _token(value: object) -> str:
-    text = _text(value, "token")
+    text = text_of(value, "token")
     if len(text) != TOKEN_DIGITS or set(text) - set("0123456789abcdefABCDEF"):
-        raise _violation(f"token must be {TOKEN_DIGITS} hex digits.")
+        raise violation(f"token must be {TOKEN_DIGITS} hex digits.")
     return text
 
 
-def _whole(value: object, name: str, least: int = 0, most: int = 2**63 - 1) -> int:
+def whole_of(value: object, name: str, least: int = 0, most: int = 2**63 - 1) -> int:
+    """A whole number within its bounds."""
     if type(value) is not int or not least <= value <= most:
-        raise _violation(f"{name} must be a whole number from {least} to {most}.")
+        raise violation(f"{name} must be a whole number from {least} to {most}.")
     return value
 
 
-def _strings(value: object, name: str) -> tuple[str, ...]:
+def strings_of(value: object, name: str) -> tuple[str, ...]:
+    """An array of strings."""
     if not isinstance(value, list):
-        raise _violation(f"{name} must be an array of strings.")
-    return tuple(_text(item, f"{name}[{index}]") for index, item in enumerate(value))
+        raise violation(f"{name} must be an array of strings.")
+    return tuple(text_of(item, f"{name}[{index}]") for index, item in enumerate(value))
 
 
 def _env(value: object) -> Mapping[str, str]:
     if not isinstance(value, dict):
-        raise _violation("env must be an object of strings.")
+        raise violation("env must be an object of strings.")
     for name, text in value.items():
         if not name or "=" in name:
-            raise _violation("A name in env is empty or holds '='.")
-        check_bytes(name + "=" + _text(text, "a value in env"), "A variable of env")
+            raise violation("A name in env is empty or holds '='.")
+        check_bytes(name + "=" + text_of(text, "a value in env"), "A variable of env")
     return value
 
 
@@ -154,66 +159,68 @@ LIMIT_FIELDS = {
 
 def _limits(value: object) -> Limits:
     if not isinstance(value, dict):
-        raise _violation("limits must be an object.")
+        raise violation("limits must be an object.")
     found: dict[str, int | float] = {}
     for name, number in value.items():
         if name == "cpus":
             found["cpus"] = _cpus(number)
         elif name == "nice":
-            found["nice"] = _whole(number, "limits.nice", -20, 19)
+            found["nice"] = whole_of(number, "limits.nice", -20, 19)
         elif name in LIMIT_FIELDS:
-            found[LIMIT_FIELDS[name]] = _whole(number, f"limits.{name}")
+            found[LIMIT_FIELDS[name]] = whole_of(number, f"limits.{name}")
         else:
-            raise _unknown("limits has", name)
+            raise unknown_field("limits has", name)
     return Limits().replace(**found)
 
 
 def _cpus(value: object) -> float:
     if type(value) not in (int, float) or not LEAST_CPUS <= value <= MOST_CPUS:  # type: ignore[operator]
-        raise _violation(f"limits.cpus must be a number from {LEAST_CPUS} to {MOST_CPUS}.")
+        raise violation(f"limits.cpus must be a number from {LEAST_CPUS} to {MOST_CPUS}.")
     return float(value)  # type: ignore[arg-type]
 
 
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise _violation("noNewPrivs, requireLimits and sampleMemory must be true or false.")
+        raise violation("noNewPrivs, requireLimits and sampleMemory must be true or false.")
     return value
 
 
 def _network(value: object) -> str:
     if value not in NETWORKS:
-        raise _violation(f"network must be one of {', '.join(NETWORKS)}.")
+        raise violation(f"network must be one of {', '.join(NETWORKS)}.")
     return str(value)
 
 
 def _capabilities(value: object) -> tuple[str, ...]:
-    return _strings(value, "dropCapabilities")
+    return strings_of(value, "dropCapabilities")
 
 
 def _tier(value: object) -> str:
     if value not in TIERS:
-        raise _violation(f"requireTier must be one of {', '.join(TIERS)}.")
+        raise violation(f"requireTier must be one of {', '.join(TIERS)}.")
     return str(value)
 
 
-def _milliseconds(value: object) -> int:
-    return _whole(value, "a time in milliseconds", 0, LONGEST_MS)
+def milliseconds_of(value: object) -> int:
+    """A time."""
+    return whole_of(value, "a time in milliseconds", 0, LONGEST_MS)
 
 
-def _path(value: object) -> str:
-    text = _text(value, "cwd")
+def path_of(value: object) -> str:
+    """A working directory."""
+    text = text_of(value, "cwd")
     check_bytes(text, "cwd")
     return text
 
 
 REQUIRED = ("id", "permitId", "token", "command", "args")
 OPTIONAL = {
-    "cwd": ("cwd", _path),
+    "cwd": ("cwd", path_of),
     "env": ("env", _env),
     "limits": ("limits", _limits),
-    "graceMs": ("grace_ms", _milliseconds),
-    "killMs": ("kill_ms", _milliseconds),
-    "timeoutMs": ("timeout_ms", _milliseconds),
+    "graceMs": ("grace_ms", milliseconds_of),
+    "killMs": ("kill_ms", milliseconds_of),
+    "timeoutMs": ("timeout_ms", milliseconds_of),
     "requireTier": ("require_tier", _tier),
     "requireLimits": ("require_limits", _flag),
     "noNewPrivs": ("no_new_privs", _flag),
@@ -232,21 +239,21 @@ def request_of(found: Mapping[str, object]) -> Request:
     """The request in a message. Raises as ``parse_request``."""
     for name in REQUIRED:
         if name not in found:
-            raise _violation(f"The request has no {name}.")
+            raise violation(f"The request has no {name}.")
     for name in found:
         if name not in REQUIRED and name not in OPTIONAL:
-            raise _unknown("The request has", name)
-    command = _text(found["command"], "command")
+            raise unknown_field("The request has", name)
+    command = text_of(found["command"], "command")
     if not command:
-        raise _violation("command is empty.")
+        raise violation("command is empty.")
     check_bytes(command, "command")
-    args = _strings(found["args"], "args")
+    args = strings_of(found["args"], "args")
     for index, text in enumerate(args):
         check_bytes(text, f"args[{index}]")
     extras = {field: parse(found[name]) for name, (field, parse) in OPTIONAL.items() if name in found}
     job = Job(
-        id=_uuid(found["id"], "id"),
-        permit_id=_uuid(found["permitId"], "permitId"),
+        id=uuid_of(found["id"], "id"),
+        permit_id=uuid_of(found["permitId"], "permitId"),
         command=command,
         args=args,
     ).replace(**extras)
@@ -264,12 +271,12 @@ def parse_action(line: bytes, request: Request) -> Abort | None:
 def action_of(found: Mapping[str, object], request: Request) -> Abort | None:
     """The action in a message for the job of ``request``. Returns and raises as ``parse_action``."""
     if unknown := set(found) - {"id", "token", "action", "graceMs"}:
-        raise _unknown("A message has", min(unknown))
+        raise unknown_field("A message has", min(unknown))
     action = found.get("action")
     if action not in ("go", "cancel"):
-        raise _violation("action must be go or cancel.")
-    if _uuid(found.get("id"), "id") != request.job.id:
-        raise _violation("A message names another job than this session's.")
+        raise violation("action must be go or cancel.")
+    if uuid_of(found.get("id"), "id") != request.job.id:
+        raise violation("A message names another job than this session's.")
     # Constant time in the digits: how long a refusal takes tells nothing about the token.
     if not _compare_digest(_token(found.get("token")).encode(), request.token.encode()):
         raise BadToken(
@@ -279,9 +286,9 @@ def action_of(found: Mapping[str, object], request: Request) -> Abort | None:
         )
     if action == "go":
         if "graceMs" in found:
-            raise _violation("graceMs belongs to cancel.")
+            raise violation("graceMs belongs to cancel.")
         return None
-    grace_ms = _milliseconds(found["graceMs"]) if "graceMs" in found else request.job.grace_ms
+    grace_ms = milliseconds_of(found["graceMs"]) if "graceMs" in found else request.job.grace_ms
     return Abort(cause="canceled", by="host", grace_ms=grace_ms)
 
 

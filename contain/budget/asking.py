@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
-from contain.budget.arbiter import Ticket
+from contain.budget.arbiter import Ticket, has_pool
 from contain.budget.classes import Eyes, classify
 from contain.budget.classes.kinds import SERVER
 from contain.budget.costs import OUT_OF_MEMORY, expected_memory_mib, expected_s
+from contain.errors import NeverPossible
 from receipts import Record
 
 TYPE_CHECKING = False
@@ -115,6 +116,33 @@ def ticket(
         volume="work",
         holder=holder,
     )
+
+
+def drawing(asked: Ticket, draws: Sequence[tuple[str, int]], policy: Policy) -> Ticket:
+    """The ticket with these (pool, tokens) as well. Raises NeverPossible where the policy has none, or fewer.
+
+    One entry a pool: each entry is checked by itself, so two of them could pass where their sum does not.
+    """
+    total = _summed((*asked.draws, *draws))
+    for pool, _ in draws:
+        if not has_pool(policy, pool):
+            raise NeverPossible(
+                f"The policy has no pool {pool[:60]!r}.",
+                advice=f"contain policy set pools.{pool[:60]} 1 adds it; contain pool lists those that there are.",
+            )
+        if total[pool] > policy.size(pool):
+            raise NeverPossible(
+                f"It draws {total[pool]} of {pool}, and the policy has {policy.size(pool)}.",
+                advice="Ask for less, or change the policy (contain policy set).",
+            )
+    return asked.replace(draws=tuple(total.items()))
+
+
+def _summed(draws: Sequence[tuple[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for pool, n in draws:
+        total[pool] = total.get(pool, 0) + n
+    return total
 
 
 def session_of(environ: Mapping[str, str], asked: str | None = None) -> tuple[str, str]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 
+from contain.errors import LockUnavailable, RegistryDamaged
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,8 +60,13 @@ class Tenure:
         return self._audit_at_s if self._jobserver is not None and self._jobserver.out else None
 
     def turn(self, ready: Iterable[int], containment: Containment) -> None:
-        """Does what is due. Never waits, but for the registry's lock."""
-        ready = set(ready)
+        """Does what is due. Never waits, but for the registry's lock. A registry that is damaged ends no job."""
+        try:
+            self._turn(set(ready), containment)
+        except (RegistryDamaged, LockUnavailable):
+            pass  # what could not be said is said again at the next turn; until then the job is accounted as before
+
+    def _turn(self, ready: set[int], containment: Containment) -> None:
         if self._answerer is not None:
             for extra in self._answerer.turn(ready):
                 self._desk.release(extra, "the nested command that drew it has ended")
@@ -72,7 +79,8 @@ class Tenure:
     def _follow(self, jobserver: Jobserver, containment: Containment, *, rung: bool) -> None:
         if rung:
             row = self._desk.look().permits.get(self._permit_id)
-            if row is not None:
+            # A permit that was rebuilt may count for more than the job has: what cannot be resized is not.
+            if row is not None and row.permit.resizable:
                 self._units = row.permit.units
                 jobserver.resize(row.permit.target)
         jobserver.settle()
@@ -82,8 +90,8 @@ class Tenure:
         if now_s >= self._audit_at_s:
             self._audit_at_s = now_s + AUDIT_S
         if jobserver.units != self._units:
+            self._desk.settle(self._permit_id, jobserver.units)
             self._units = jobserver.units
-            self._desk.settle(self._permit_id, self._units)
         if self._answerer is not None:
             self._answerer.units = self._units
 

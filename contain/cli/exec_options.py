@@ -42,6 +42,7 @@ the command's own: input, output, terminal, signals, environment, directory, lim
   --max-wait TIME       give up when no permit was granted in TIME; then COMMAND does not run
   --session NAME        whose turn it takes; else the agent's, the terminal's or the oldest ancestor's
   --holder NAME         a label for contain status
+  --draw POOL=N         hold N of a pool as well (gpu=1, port:6298=1); may be repeated. contain pool lists them
 
 Exit codes of our own: 125 when contain itself failed (standard error says why), 124 after --timeout, 126 when COMMAND
 cannot be executed, 127 when there is no such command.
@@ -67,6 +68,8 @@ class Options(Record):
     holder: str | None = None
     resumed: int | None = None
     """Of no user: a descriptor, see contain.cli.resume."""
+    draws: tuple[tuple[str, int], ...] = ()
+    """(pool, tokens) besides what the command's class draws."""
 
 
 def _wrong(name: str, what: str) -> UsageError:
@@ -152,6 +155,13 @@ def _fd(text: str, name: str) -> int:
     return fd
 
 
+def _draw(text: str, name: str) -> tuple[str, int]:
+    pool, equals, count = text.partition("=")
+    if not pool or not equals:
+        raise _wrong(name, "POOL=N, such as gpu=1")
+    return pool, _whole(1, 2**31 - 1)(count, name)
+
+
 VALUES: Mapping[str, tuple[str, str, Callable[[str, str], object]]] = {
     "--timeout": ("job", "timeout_ms", time_ms),
     "--kill-after": ("job", "kill_ms", time_ms),
@@ -172,6 +182,7 @@ VALUES: Mapping[str, tuple[str, str, Callable[[str, str], object]]] = {
     "--cap-drop": ("lists", "drop_capabilities", _text),
     "--keep-fd": ("lists", "keep_fds", _fd),
     "--env": ("lists", "env", _text),
+    "--draw": ("lists", "draws", _draw),
 }
 FLAGS = {
     "--require-limits": ("job", "require_limits", True),
@@ -186,7 +197,7 @@ FLAGS = {
 def parse(args: list[str], new_id: Callable[[], str]) -> Options:
     """Raises UsageError for what makes no sense."""
     found: dict[str, dict[str, object]] = {"job": {}, "limits": {}, "options": {}}
-    lists: dict[str, list[object]] = {"drop_capabilities": [], "keep_fds": [], "env": []}
+    lists: dict[str, list[object]] = {"drop_capabilities": [], "keep_fds": [], "env": [], "draws": []}
     rest = list(args)
     while rest and rest[0].startswith("-"):
         word = rest.pop(0)
@@ -215,7 +226,14 @@ def parse(args: list[str], new_id: Callable[[], str]) -> Options:
         raise UsageError("There is no command.", advice="contain exec -- COMMAND [ARG...]")
     if found["options"].get("summary") or found["options"].get("json"):
         found["job"]["sample_memory"] = True  # only where somebody wants to know: it costs a look a second
-    return Options(job=_job(rest, found, lists, new_id)).replace(**found["options"])
+    options = Options(job=_job(rest, found, lists, new_id), draws=tuple(lists["draws"]))  # type: ignore[arg-type]
+    return _sensible(options.replace(**found["options"]))
+
+
+def _sensible(options: Options) -> Options:
+    if options.draws and not options.budget:
+        raise UsageError("--draw takes from the budget, and none is asked.", advice="Leave out --no-budget.")
+    return options
 
 
 def _job(

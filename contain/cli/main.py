@@ -15,6 +15,7 @@ USAGE = """\
 usage: contain exec [OPTION...] -- COMMAND     run a command; contain exec --help tells more
        contain run [DIR]                       run one job; JSON lines on stdin and stdout
        contain serve [DIR]                     run many jobs for one host, by the same messages
+       contain permit                          permits for a host in any language; JSON lines
        contain inspect [DIR] [ID]              what is true of one job, or of all; releases what is proven gone
        contain inspect [DIR] ID --finish       end a tree that is still alive, by its exact identity
        contain inspect [DIR] ID --forget --reason TEXT
@@ -26,6 +27,9 @@ usage: contain exec [OPTION...] -- COMMAND     run a command; contain exec --hel
                                                pause new grants
        contain release --force PERMIT --reason TEXT
                                                return a permit without proof; recorded
+       contain pool [--json] | quarantine NAME --reason TEXT | cool NAME --for TIME --reason TEXT | clear NAME
+                                               lanes and pools: who has them; an ill one takes no new work
+       contain repair [DIR...]                 rebuild a registry that cannot be read, from receipts; releases nothing
        contain costs [--json | --forget KEY | --forget-all]
                                                what finished jobs took, and the next are asked with
        contain policy show | check FILE | set NAME VALUE
@@ -48,8 +52,11 @@ VERBS = {
     "cancel": ("tickets", "cancel"),
     "release": ("tickets", "release_permit"),
     "hold": ("hold", "main"),
+    "permit": ("permits", "main"),
     "costs": ("costs", "main"),
     "policy": ("policy", "main"),
+    "repair": ("repair", "main"),
+    "pool": ("pool", "main"),
 }
 """A verb -> its module in this package, and the function there."""
 

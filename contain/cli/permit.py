@@ -85,11 +85,11 @@ def ask(options: Options, backend: Backend, front: Front, receipts_path: str) ->
     job = options.job if resumed is None else resumed.job(options.job)
     cwd = job.cwd or os.getcwd()
     asked = asking.recognise((job.command, *job.args), cwd, terminal=job.shared_session)
-    if not asked.takes_part and resumed is None:
+    if not asked.takes_part and not options.draws and resumed is None:
         return Permit(job, NoBudget())  # a person sits in front of it, and starts the heavy things from there
     root = find_root(backend)
     # A ticket that stands was asked for outside: nobody is asked again.
-    inside = None if resumed else nested.ask(root, os.environ, backend.own_namespace(), ())
+    inside = None if resumed else nested.ask(root, os.environ, backend.own_namespace(), options.draws)
     if inside is not None:
         return None if front.asked() else _nested(job, *inside)
     budget = open_budget(backend, root)
@@ -100,6 +100,7 @@ def ask(options: Options, backend: Backend, front: Front, receipts_path: str) ->
     ticket = asking.ticket(
         job.permit_id, asked, budget.policy, session, options.holder or "", learned.recall(key)
     )
+    ticket = asking.drawing(ticket, options.draws, budget.policy)
     until_s = None if options.max_wait_ms is None else time.monotonic() + options.max_wait_ms / 1000
     if until_s is None and asked.lane == "server":
         until_s = time.monotonic()

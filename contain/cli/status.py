@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from contain.budget.arbiter import decide, explain, free, render
+from contain.budget.arbiter import decide, degraded, explain, free, render
 from contain.budget.queue import eta
 from contain.cli import status_table
 from contain.cli.desk import opened, options, say
@@ -99,7 +99,10 @@ def report(budget: Budget, desk: Desk, book: Book) -> dict[str, Any]:
         "free": {
             cost.name: free(snapshot, sample, rules, now, cost, "contain-status") for cost in rules.classes
         },
-        "permits": [_permit(row, now) for row in book.permits.values()],
+        "permits": [
+            {**_permit(row, now), "degraded": list(degraded(row.permit, snapshot, now))}
+            for row in book.permits.values()
+        ],
         "waiting": [
             _ticket(row, now, place, turns.get(row.ticket.id), why.get(row.ticket.id))
             for place, row in enumerate(waiting, start=1)

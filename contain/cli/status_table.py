@@ -80,7 +80,7 @@ def _permit(one: Mapping[str, Any]) -> tuple[str, ...]:
         span(one["ageS"]),
         f"~{span(left_s)}" if left_s > 0 else "over",
         str(one["ownerPid"]),
-        _who(one),
+        _who(one) + (f", degraded: {plain(', '.join(one['degraded']))}" if one["degraded"] else ""),
     )
 
 

@@ -18,17 +18,18 @@ HOME = pwd.getpwuid(os.getuid()).pw_dir
 CONTAIN = f"{sys.executable} -m contain"
 
 
-def in_an_account(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str]:
-    """Runs a bash script where the account's root is new and empty; ``$C`` is our command."""
+def words(tmp_path: Path, script: str) -> list[str]:
+    """What runs a bash script where the account's root is ``tmp_path/root``; ``$C`` is our command."""
     root = tmp_path / "root"
-    root.mkdir(mode=0o700)
+    root.mkdir(mode=0o700, exist_ok=True)
     mounted = f"mkdir -p -m 700 {HOME}/.contain; mount --bind {root} {HOME}/.contain; export C='{CONTAIN}'; {script}"
+    return ["unshare", "--mount", "bash", "-c", mounted]
+
+
+def in_an_account(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """Runs it to its end."""
     return subprocess.run(
-        ["unshare", "--mount", "bash", "-c", mounted],
-        capture_output=True,
-        text=True,
-        timeout=4 * WAIT_S,
-        check=False,
+        words(tmp_path, script), capture_output=True, text=True, timeout=4 * WAIT_S, check=False
     )
 
 
@@ -38,6 +39,14 @@ printf '%s\\n' 'preset = "governor"' 'base = 1' 'floor = 1' 'ceiling = 1' 'requi
   'charged_load = "none"' 'thrash_load = "none"' '[classes.full]' 'min_units = 1' 'want_units = 1' \\
   > ~/.contain/policy.toml
 """
+
+
+def calm(base: int) -> str:
+    """The same with so many units, and with one gpu."""
+    sized = CALM
+    for name in ("base", "floor", "ceiling"):
+        sized = sized.replace(f"'{name} = 1'", f"'{name} = {base}'")
+    return sized.replace("'[classes.full]'", "'[pools]' 'gpu = 1' '[classes.full]'")
 
 
 def status(text: str) -> dict[str, Any]:

@@ -216,6 +216,7 @@ OF_THE_BUDGET = {
     "costs-unusable",
     "nested-unanswered",
     "nested-refused",
+    "no-evidence",
     "registry-locked",
     "registry-damaged",
     "permit-lost",
@@ -224,7 +225,7 @@ OF_THE_BUDGET = {
     "impossible-request",
     "operator-file",
 }
-"""Said on standard error alone: no host of the protocol meets them."""
+"""Said on standard error, or by contain permit, whose schema is its own: no host of jobs meets them."""
 
 
 def test_words_of_the_schema_are_those_of_the_code() -> None:

@@ -18,6 +18,7 @@ from contain.budget.arbiter.facts import (
     Ticket,
     Unknown,
 )
+from contain.budget.arbiter.pools import PoolState, degraded, has_pool, pool_states
 from contain.budget.arbiter.reasons import Holding, Reason, render
 from contain.budget.arbiter.walk import decide
 
@@ -31,6 +32,7 @@ __all__ = [
     "LimitState",
     "Now",
     "Permit",
+    "PoolState",
     "Reason",
     "Sample",
     "Snapshot",
@@ -38,11 +40,14 @@ __all__ = [
     "Unknown",
     "after",
     "decide",
+    "degraded",
     "enqueue",
     "explain",
     "free",
+    "has_pool",
     "leave",
     "never",
+    "pool_states",
     "release",
     "render",
     "settled",

@@ -7,6 +7,7 @@ import time
 from contain.budget.arbiter import Now, after, decide, enqueue, explain, leave, release, render, settled
 from contain.budget.queue import reconcile, unopened, wake
 from contain.budget.queue.line import Line
+from contain.budget.registry import bindings
 from contain.budget.registry.rows import dumps
 from contain.errors import PermitLost
 from contain.job import new_id
@@ -14,7 +15,7 @@ from receipts import NamespaceInit, Unreadable, decode, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import TypeVar
 
     from contain.backend import Backend, Birth
@@ -99,6 +100,7 @@ class Desk:
             reconcile.reconcile(book, self._gone, self.policy, now)
             decision = decide(book.snapshot, sample, self.policy, now)
             book.settle(after(book.snapshot, decision, self.policy, now), now.awake_s)
+            self._write_down(book, [permit_id for permit_id, _ in decision.targets])
             for grant in decision.grants:
                 book.note("granted", book.permits[grant.ticket.id], now.awake_s, now.wall_s, grant.how)
             bells = self._bells(before, book, decision)
@@ -118,6 +120,14 @@ class Desk:
         rows += before.moved(Line(book))
         rows += [row for row in before.left(book) if not self.gone(row)]
         return list(dict.fromkeys(row.wake for row in rows if row.wake))
+
+    def _write_down(self, book: Book, permit_ids: Iterable[str]) -> None:
+        """Beside the registry, before it counts: what these bound permits have now."""
+        bound = [row for row in book.permits.values() if row.proof is not None]
+        for permit_id in permit_ids:
+            row = book.permits[permit_id]
+            if row.proof is not None:
+                bindings.note(self.registry.folder, row, [one for one in bound if one is not row])
 
     def tick(self) -> Book:
         """Settles and decides: what the sentinel does. Also looks at what is bound and should run."""
@@ -201,6 +211,7 @@ class Desk:
                 state_s=now.awake_s,
             )
             book.put(bound)
+            self._write_down(book, [permit_id])
             permits = tuple(bound.permit if one.id == permit_id else one for one in book.snapshot.permits)
             book.snapshot = book.snapshot.replace(permits=permits)
 
@@ -218,6 +229,7 @@ class Desk:
                 for one in book.snapshot.permits
             )
             book.settle(book.snapshot.replace(permits=permits), now.awake_s)
+            self._write_down(book, [permit_id])
 
         self.commit(change)
 

@@ -20,7 +20,7 @@ from receipts import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from typing import Protocol
 
     from contain.backend import Backend, Watched
@@ -60,7 +60,13 @@ class Standing(Record):
 
 
 class Waiting:
-    """A request that waits for its grant. ``tell`` is called with a Standing when that has changed."""
+    """A request that waits for its grant, in steps: ``run`` takes them for one, a loop of its own for many.
+
+    ``begin``, then ``step`` until it returns a permit; between two of them ``fds`` and ``due_s`` say what to sleep for,
+    and ``wake`` is told what came. Where it ends without a permit: ``withdraw`` and ``end``. With one, ``bell`` stays
+    the caller's: it rings again when the permit's target changes.
+    ``tell`` is called with a Standing at each step.
+    """
 
     def __init__(
         self,
@@ -82,47 +88,107 @@ class Waiting:
         self.bell: Bell
         self._row: TicketRow
         self._restored = False
+        self._watched: list[Watched] = []
         self._ticked_s = time.monotonic()
+        self._tick_at_s: float | None = None
+        self._native: Native | None = None
+        self._native_at_s = 0.0
 
     def run(self, native: Native | None = None, resumed: TicketRow | None = None) -> PermitRow:
-        """Waits. Raises WaitedTooLong, WaitInterrupted and NeverPossible; then no ticket is left.
+        """Waits. Raises WaitedTooLong, WaitInterrupted and NeverPossible; then no ticket is left, and no bell.
 
         ``native``: may wait for us. ``resumed``: what it was given; that ticket stands, and is waited for.
-        ``bell`` stays the caller's: it rings again when the permit's target changes.
         """
-        ticket = self._ticket
         self._native, self._native_at_s = native, time.monotonic() + NATIVE_AFTER_S
-        self.bell = Bell(self._desk.registry.folder, ticket.id, again=resumed is not None)
+        self.begin(resumed)
+        try:
+            while (granted := self.step()) is None:
+                self.wake(self._poll())
+        except LockUnavailable:
+            self.end()
+            raise  # nothing can be changed there now; the ticket ends with us, its owner
+        except BaseException as error:
+            # Whatever ends the wait, a kill but for -9 included: the ticket is gone before we are.
+            try:
+                self.withdraw(type(error).__name__)
+            finally:
+                self.end()
+            raise
+        return granted
+
+    # -- the steps -------------------------------------------------------------------------------------------------
+
+    def begin(self, resumed: TicketRow | None = None) -> None:
+        """Opens the bell, then commits the ticket. Raises RegistryDamaged and its like; then nothing is left."""
+        self.bell = Bell(self._desk.registry.folder, self._ticket.id, again=resumed is not None)
         try:
             row = resumed or TicketRow(
-                ticket=ticket,
+                ticket=self._ticket,
                 owner=self._desk.owner(),
                 wake=self.bell.name,
                 since_s=self._desk.now().awake_s,
                 until_s=self._until_s,
             )
             self._row = row if resumed else self._desk.enqueue(row)
-            return self._wait()
         except BaseException:
             self.bell.close()
             raise
 
-    def _wait(self) -> PermitRow:
+    def step(self) -> PermitRow | None:
+        """The permit, once it is granted. Raises as ``run``; then the ticket is still to be withdrawn."""
+        self._forget()
         try:
-            while True:
-                book = self._desk.look()
-                granted = book.permits.get(self._ticket.id)
-                if granted is not None:
-                    return granted
-                self._speak(book)
-                self._check(book)
-                self._sleep(book)
-        except (LockUnavailable, RegistryDamaged):
-            raise  # nothing can be changed there now; the ticket ends with us, its owner
-        except BaseException as error:
-            # Whatever ends the wait, a kill but for -9 included: the ticket is gone before we are.
-            self._desk.withdraw(self._ticket.id, type(error).__name__)
-            raise
+            book = self._desk.look()
+            granted = book.permits.get(self._ticket.id)
+            if granted is not None:
+                return granted
+            self._speak(book)
+            self._check(book)
+        except RegistryDamaged as error:
+            # Nothing is granted from what cannot be read, and nobody is sent away: after a repair we ask again.
+            self._expire(error.message)
+            self._tell(Standing(place=0, waiting=0, reasons=(str(error),), eta_s=None))
+            self._tick_at_s = time.monotonic() + TICK_S
+        else:
+            self._attend(book)
+        return None
+
+    def fds(self) -> list[int]:
+        """Each can be read when something may have changed for us."""
+        return [self.bell.fd, *(one.fd for one in self._watched if one.fd >= 0)]
+
+    @property
+    def due_s(self) -> float | None:
+        """When (monotonic) to go on even if nothing came; None: never."""
+        times = [at_s for at_s in (self._tick_at_s, self._until_s) if at_s is not None]
+        return min(times) if times else None
+
+    def wake(self, ready: Collection[int]) -> None:
+        """What came: ``ready`` of ``fds``, or the time. As the sentinel, everybody's change is made."""
+        if self.bell.fd in ready:
+            self.bell.silence()
+        ended = any(one.fd in ready or one.observation.gone for one in self._watched)
+        # Who only rang has decided already; a tick of ours would ring back.
+        if ended or (self._tick_at_s is not None and time.monotonic() >= self._tick_at_s):
+            self._ticked_s = time.monotonic()
+            try:
+                self._desk.tick()
+            except RegistryDamaged:
+                pass  # the next step meets it too, and says so
+
+    def withdraw(self, why: str) -> None:
+        """Gives the ticket up, or the permit that it has become meanwhile."""
+        try:
+            self._desk.withdraw(self._ticket.id, why)
+        except RegistryDamaged:
+            pass  # it stands in no registry that anybody will read: a repair brings back permits, not tickets
+
+    def end(self) -> None:
+        """Lets go of every descriptor."""
+        self._forget()
+        self.bell.close()
+
+    # -- what a step does ------------------------------------------------------------------------------------------
 
     def _speak(self, book: Book) -> None:
         """A ticket that is missing, or dormant because we were stopped, takes its place again: once for the first.
@@ -145,7 +211,9 @@ class Waiting:
                 )
             self._restored = True
             self._desk.restore(self._row)
-        elif found.ticket.dormant:
+            return
+        self._restored = False
+        if found.ticket.dormant:
             self._desk.restore(found.replace(ticket=found.ticket.replace(dormant=False)))
 
     def _check(self, book: Book) -> None:
@@ -158,78 +226,73 @@ class Waiting:
                 f"This can never be granted here ({'; '.join(lines)}).",
                 advice="Ask for less, or change the policy (contain policy show).",
             )
-        if self._until_s is not None and now.awake_s >= self._until_s:
-            raise WaitedTooLong(
-                f"Not granted in time ({'; '.join(lines)}).",
-                advice="contain status shows who has what; ask again, or wait longer (--max-wait).",
-            )
+        self._expire("; ".join(lines))
         order = [one.id for one in book.snapshot.tickets]
         place = order.index(ticket.id) + 1 if ticket.id in order else 0
         self._tell(Standing(place=place, waiting=len(order), reasons=lines, eta_s=_eta_s(book, now.awake_s)))
+
+    def _expire(self, why: str) -> None:
+        """Raises WaitedTooLong when the time is over, WaitInterrupted when somebody wants an end."""
+        if self._until_s is not None and self._desk.now().awake_s >= self._until_s:
+            raise WaitedTooLong(
+                f"Not granted in time ({why}).",
+                advice="contain status shows who has what; ask again, or wait longer (--max-wait).",
+            )
         caught = self._interrupts.asked() if self._interrupts is not None else None
         if caught is not None:
             raise WaitInterrupted(
                 f"{caught} came while waiting.", advice="", state="The ticket is withdrawn."
             )
 
-    def _sleep(self, book: Book) -> None:
-        """Until something may have changed for us; then, as the sentinel, everybody's change is made."""
+    def _attend(self, book: Book) -> None:
+        """Whom to watch until the next step, and when to look in any case."""
         awake = [row for row in book.tickets.values() if not row.ticket.dormant]
         place = next((n for n, row in enumerate(awake) if row.ticket.id == self._ticket.id), 0)
-        watched = self._watched(book) if place == 0 else [self._backend.watch(awake[place - 1].owner)]
-        try:
-            gone = any(one.observation.gone for one in watched)
-            live = [one for one in watched if one.fd >= 0]
-            every_s = 0.0 if gone else TICK_S if place == 0 else SECOND_TICK_S if place == 1 else None
-            ended = self._poll(live, self._native_s(live) if every_s is None else self._due_s(every_s))
-            # Who only rang has decided already; a tick of ours would ring back.
-            if ended or (every_s is not None and self._due_s(every_s) <= 0):
-                self._desk.tick()
-                self._ticked_s = time.monotonic()
-        finally:
-            for one in watched:
-                one.close()
+        if place == 0:
+            self._watched = self._everybody(book)
+        elif awake[place - 1].owner != self._row.owner:
+            self._watched = [self._backend.watch(awake[place - 1].owner)]
+        tick_s = TICK_S if place == 0 else SECOND_TICK_S if place == 1 else None
+        self._tick_at_s = None if tick_s is None else self._ticked_s + tick_s
+        if any(one.observation.gone for one in self._watched):
+            self._tick_at_s = time.monotonic()
 
-    def _due_s(self, every_s: float) -> float:
-        return max(0.0, self._ticked_s + every_s - time.monotonic())
-
-    def _native_s(self, watched: list[Watched]) -> float | None:
-        """In how many seconds the native waiter takes our place (now: this does not return); None where none can."""
-        if self._native is None:
-            return None
-        left_s = self._native_at_s - time.monotonic()
-        if left_s > 0:
-            return left_s
-        self._desk.registry.close()
-        self._native.become(self._row, [self.bell.fd, *(one.fd for one in watched)])
-        self._native = None
-        return None
-
-    def _watched(self, book: Book) -> list[Watched]:
-        """As the sentinel: the owner of every permit, and every tree whose owner is gone."""
+    def _everybody(self, book: Book) -> list[Watched]:
+        """As the sentinel: the owner of every permit but of our own, and every tree whose owner is gone."""
         found: list[Watched] = []
         for row in book.permits.values():
+            if row.owner == self._row.owner:
+                continue  # this very process will not see its own end
             if not self._desk.gone(row):
                 found.append(self._backend.watch(row.owner))
             elif row.permit.state == reconcile.CLEANUP and (proof := proof_of(row.proof or "")) is not None:
                 found.append(self._backend.watch(proof))
         return found
 
-    def _poll(self, watched: list[Watched], tick_s: float | None) -> bool:
-        """True when it is on us to look at everybody: something that is watched has ended, or it is time."""
+    def _forget(self) -> None:
+        for one in self._watched:
+            one.close()
+        self._watched = []
+        self._tick_at_s = None
+
+    def _poll(self) -> set[int]:
+        """Sleeps for one alone: until something comes, or the time."""
         poll = select.poll()
-        fds = [self.bell.fd, *(one.fd for one in watched)]
+        fds = self.fds()
+        if self._native is not None and self._tick_at_s is None and time.monotonic() >= self._native_at_s:
+            self._desk.registry.close()
+            self._native.become(self._row, fds)  # comes back where it cannot be had
+            self._native = None
         if self._interrupts is not None:
             fds.append(self._interrupts.fd)
         for fd in fds:
             poll.register(fd, select.POLLIN)
-        waits = [tick_s] if tick_s is not None else []
-        if self._until_s is not None:
-            waits.append(max(0.0, self._until_s - time.monotonic()))
-        ready = {fd for fd, _ in poll.poll(min(waits) * 1000 if waits else None)}
-        if self.bell.fd in ready:
-            self.bell.silence()
-        return any(one.fd in ready for one in watched)
+        due_s = self.due_s
+        if self._native is not None and self._tick_at_s is None:
+            due_s = self._native_at_s if due_s is None else min(due_s, self._native_at_s)
+        return {
+            fd for fd, _ in poll.poll(None if due_s is None else max(0.0, due_s - time.monotonic()) * 1000)
+        }
 
 
 def _eta_s(book: Book, now_s: float) -> float | None:
