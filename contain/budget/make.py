@@ -1,55 +1,73 @@
-"""Which form of a jobserver this machine's make understands: asked once, and remembered as long as the file stays."""
+"""What this machine's make and ninja understand of a jobserver: asked once, remembered as long as the file stays."""
 
 from __future__ import annotations
 
 import os
 import select
 
-from contain.budget.jobserver import PIPE, form_for, make_version
+from contain.budget.jobserver import FIFO, PIPE, form_for, make_version
 
-REMEMBERED = "make"
+FIRST_NINJA = (1, 13)
+"""The first with a jobserver client, of the FIFO alone. An explicit -j turns it off."""
 PATIENCE_MS = 2000
 BANNER_BYTES = 4096
 
 
 def form_here(folder: str, path: str) -> str:
     """``fifo`` or ``pipe``, for the make that is first on ``path``; ``folder`` is where the answer is kept."""
-    found = _find(path)
-    if found is None:
+    banner = _banner(folder, path, "make")
+    if banner is None:
         return form_for(None)
+    # One that does not answer is taken for an old one: every make knows the pipe.
+    return form_for(make_version(banner)) if banner else PIPE
+
+
+def ninja_takes_tokens(folder: str, path: str, form: str | None) -> bool:
+    """Whether the ninja on ``path`` is a client of a jobserver in this form; else it must be told its width."""
+    if form != FIFO:
+        return False
+    words = (_banner(folder, path, "ninja") or "").split(".")
+    return tuple(int(word) for word in words[:2] if word.isdigit()) >= FIRST_NINJA
+
+
+def _banner(folder: str, path: str, tool: str) -> str | None:
+    """The first line of ``TOOL --version``, "" where it does not say, None where there is no such tool."""
+    found = _find(path, tool)
+    if found is None:
+        return None
     stat = os.stat(found)
     key = f"{stat.st_dev}:{stat.st_ino}:{stat.st_size}:{stat.st_mtime_ns}"
-    memory = os.path.join(folder, REMEMBERED)
+    memory = os.path.join(folder, f"version-{tool}")
     try:
-        with open(memory, encoding="ascii") as file:
-            remembered, _, form = file.read().strip().partition(" ")
-        if remembered == key and form:
-            return form
+        with open(memory, encoding="utf-8") as file:
+            remembered, _, banner = file.read().partition("\n")
+        if remembered == key:
+            return banner
     except (OSError, ValueError):
-        pass  # nobody has asked yet, or another make was asked
-    form = _ask(found)
+        pass  # nobody has asked yet, or another one was asked
+    banner = _ask(found).partition("\n")[0]
     temporary = f"{memory}.{os.getpid()}"
-    with open(temporary, "w", encoding="ascii") as file:
-        file.write(f"{key} {form}\n")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(f"{key}\n{banner}")
     os.rename(temporary, memory)
-    return form
+    return banner
 
 
-def _find(path: str) -> str | None:
+def _find(path: str, tool: str) -> str | None:
     for folder in path.split(os.pathsep):
-        program = os.path.join(folder or ".", "make")
+        program = os.path.join(folder or ".", tool)
         if os.access(program, os.X_OK) and os.path.isfile(program):
             return program
     return None
 
 
 def _ask(program: str) -> str:
-    """The form by the banner. One that does not answer is taken for an old one: every make knows the pipe."""
+    """What ``--version`` says, cut; "" for one that cannot be started, or does not answer."""
     read, write = os.pipe()
     try:
         pid = os.posix_spawn(
             program,
-            ["make", "--version"],
+            [os.path.basename(program), "--version"],
             {"LC_ALL": "C"},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -60,7 +78,7 @@ def _ask(program: str) -> str:
         )
     except OSError:
         os.close(read)
-        return PIPE
+        return ""
     finally:
         os.close(write)
     try:
@@ -71,4 +89,4 @@ def _ask(program: str) -> str:
         os.close(read)
         os.kill(pid, 9)  # our own child, and not reaped yet: the number is its
         os.waitpid(pid, 0)
-    return form_for(make_version(banner.decode("utf-8", "replace"))) if banner else PIPE
+    return banner.decode("utf-8", "replace")

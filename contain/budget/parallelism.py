@@ -53,6 +53,8 @@ ARGUMENTS: Mapping[str, Added] = {
     "jest": Added(
         option="--maxWorkers", own=("--maxWorkers", "-w", "-i", "--runInBand", "--run-in-band"), joined=True
     ),
+    # Only where it takes no tokens (contain.budget.make).
+    "ninja": Added(option="-j", own=("-j",), joined=False),
     "xcodebuild": Added(option="-jobs", own=("-jobs",), joined=False),
 }
 
@@ -79,7 +81,7 @@ def added_arguments(tool: str, arguments: Sequence[str], width: int) -> tuple[st
     added = ARGUMENTS.get(tool)
     if added is None or "--" in arguments:
         return ()
-    if any(word.partition("=")[0] in added.own for word in arguments):
+    if any(word.partition("=")[0] in added.own or word[:2] == "-j" == added.option for word in arguments):
         return ()
     return (f"{added.option}={width}",) if added.joined else (added.option, str(width))
 

@@ -9,7 +9,7 @@ from contain.adapter import NoBudget
 from contain.budget import asking, costs, nested
 from contain.budget.jobserver import Jobserver
 from contain.budget.local import LocalAdapter, OuterAdapter
-from contain.budget.make import form_here
+from contain.budget.make import form_here, ninja_takes_tokens
 from contain.budget.opening import find_root, open_budget
 from contain.budget.parallelism import added_arguments, hints, jobserver_fds
 from contain.budget.queue.waiting import Waiting
@@ -148,9 +148,11 @@ def _granted(
     """What follows the permit while the job runs, and the job with what it is told of its share."""
     environ = dict(os.environ if job.env is None else job.env)
     server: Jobserver | None = None
+    path = environ.get("PATH", os.defpath)
     if asked.name in SHARES_TOKENS and row.permit.units > 0:
-        form = form_here(budget.folder, environ.get("PATH", os.defpath))
-        server = Jobserver(budget.folder, row.permit.id, row.permit.units, form=form)
+        server = Jobserver(
+            budget.folder, row.permit.id, row.permit.units, form=form_here(budget.folder, path)
+        )
     width = asked.width(row.permit.units)
     for name, value in hints(width, environ, server.auth if server is not None else None).items():
         if value is None:
@@ -158,11 +160,13 @@ def _granted(
         else:
             environ[name] = value
     environ[nested.VARIABLE] = row.permit.id
+    form = server.form if server is not None else None
+    told = asked.name == "other" or (asked.tool == "ninja" and ninja_takes_tokens(budget.folder, path, form))
     # Nothing else tells of the memory of a whole tree where no cgroup counts it, and the next one is asked with it.
     job = job.replace(
         sample_memory=True,
         env=environ,
-        args=(*job.args, *added_arguments(asked.tool, job.args, width)),
+        args=(*job.args, *(() if told else added_arguments(asked.tool, job.args, width))),
         keep_fds=(*job.keep_fds, *(server.keep_fds if server is not None else ())),
     )
     return job, Tenure(desk, row, bell, server, budget.answerer(desk, row.permit.id))

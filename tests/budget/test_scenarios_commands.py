@@ -136,7 +136,7 @@ def test_status_alone_settles_a_killed_wrapper(account: Account) -> None:
     process.wait(WAIT_S)
     wait_until(lambda: account.status()["permits"] == [], what="its permit has returned")
     assert not alive(*init)
-    assert account.past()[-1] == ("returned", "a", "its tree is gone")
+    assert account.past()[-1] == ("returned", "a", "its owner and its tree are gone")
 
 
 def test_light_runs_beside_a_gate(account: Account) -> None:

@@ -101,3 +101,30 @@ find ~/.contain/nested ~/.contain/live -type p -o -type s; cat {tmp_path}/end"""
     done = in_an_account(tmp_path, script)
     assert done.stdout.startswith("{"), done.stdout
     assert status(done.stdout)["permits"] == []
+
+
+@pytest.mark.parametrize("version", ["", "echo 1.11.1", "echo 1.12.0"])
+def test_a_ninja_without_tokens_is_told_its_width(tmp_path: Path, version: str) -> None:
+    """It reads no variable, and would start a job for each core and two more; its own -j stays."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    fake = tools / "ninja"
+    fake.write_text(f'#!/bin/sh\n[ "$1" != --version ] || {{ {version or "exit 1"}; exit; }}\necho "$@"\n')
+    fake.chmod(0o755)
+    script = f"""cd {tmp_path}; {CALM} export PATH={tools}:$PATH
+$C exec -- ninja; $C exec -- ninja -C . all; $C exec -- ninja -t clean"""
+    done = in_an_account(tmp_path, script)
+    assert done.stdout.splitlines() == ["-j 1", "-C . all -j 1", "-t clean"], done.stderr
+
+
+def test_a_ninja_with_tokens_is_not(tmp_path: Path) -> None:
+    """An explicit -j would turn its jobserver client off."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name, version in (("ninja", "1.13.1"), ("make", "GNU Make 4.4.1")):
+        (tools / name).write_text(
+            f'#!/bin/sh\n[ "$1" != --version ] || {{ echo {version}; exit; }}\necho "$@"\n'
+        )
+        (tools / name).chmod(0o755)
+    script = f"cd {tmp_path}; {CALM} export PATH={tools}:$PATH; $C exec -- ninja all"
+    assert in_an_account(tmp_path, script).stdout.splitlines() == ["all"]
