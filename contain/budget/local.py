@@ -76,4 +76,4 @@ class OuterAdapter:
         """What was drawn besides returns, and the name goes."""
         self._connection.close()
         if self._name is not None:
-            nested.forget(os.path.dirname(self._outer.path), self._name)
+            nested.forget_name(os.path.dirname(self._outer.path), self._name)

@@ -4,8 +4,9 @@ Recognised by asking, since a variable can be copied anywhere: each wrapper that
 judges whether who asks lives in its own containment. The socket has two names: the permit's id, which the job's
 environment tells, and the number of the job's PID namespace, which a job knows without being told.
 
-    asks      {"draws": [["gpu", 1]]}                  and keeps the connection for as long as it runs
-    answers   {"answer": "mine", "permit": ID, "units": 2}, or "not-mine", "unclear", "refused" with "why"
+    asks      {"draws": [["gpu", 1]]}      and keeps the connection for as long as it runs
+    answers   {"answer": "mine", "permit": ID, "units": 2, "registry": NAME}, or "not-mine", or "unclear" or "refused"
+              with "why"
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Outer(Record):
 
     permit_id: str
     units: int
+    registry: str
+    """The outer registry's folder, by its name: its rows can be looked at from inside, and not judged."""
     path: str
     """The socket that answered."""
 
@@ -53,12 +56,18 @@ class Answerer:
     """A wrapper's ear. Nothing here waits; ``turn`` is called when one of ``fds`` is readable."""
 
     def __init__(
-        self, root: str, permit_id: str, backend: Backend, extra: Callable[[Draws], tuple[str, str]]
+        self,
+        root: str,
+        registry: str,
+        permit_id: str,
+        backend: Backend,
+        extra: Callable[[Draws], tuple[str, str]],
     ) -> None:
         """Listens under the permit's id. ``extra`` draws more for a nested request: (its id, "") or ("", why not).
 
         Raises OSError.
         """
+        self._registry = registry
         self._folder = os.path.join(root, FOLDER)
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         self._permit_id = permit_id
@@ -133,7 +142,12 @@ class Answerer:
             if not extra:
                 return {"answer": "refused", "why": why}
             self._drawn[connection.fileno()] = extra
-        return {"answer": "mine", "permit": self._permit_id, "units": self.units}
+        return {
+            "answer": "mine",
+            "permit": self._permit_id,
+            "units": self.units,
+            "registry": self._registry,
+        }
 
     def close(self) -> None:
         """Nobody inside is left to ask."""
@@ -141,7 +155,7 @@ class Answerer:
             connection.close()
         self._asking.clear()
         self._socket.close()
-        for name in self._names:
+        for name in reversed(self._names):
             _unlink(os.path.join(self._folder, name))
 
 
@@ -182,10 +196,13 @@ def _ask(folder: str, name: str, draws: Draws) -> tuple[Outer, socket] | None:
         if answer == "not-mine":
             return None
         if answer == "mine":
-            kept = True
             outer = Outer(
-                permit_id=str(said["permit"]), units=int(said["units"]), path=os.path.join(folder, name)
+                permit_id=str(said["permit"]),
+                units=int(said["units"]),
+                registry=os.path.basename(str(said["registry"])),
+                path=os.path.join(folder, name),
             )
+            kept = True
             return outer, connection
         if answer == "refused":
             raise NestedRefused(
@@ -228,8 +245,21 @@ def name_again(folder: str, name: str, proof: NamespaceInit) -> str:
     return number
 
 
-def forget(folder: str, name: str) -> None:
-    """Takes a name away."""
+def forget(root: str, permit_id: str, proof: str | None) -> None:
+    """Removes the names that a killed wrapper has left. ``proof`` is the permit's, as JSON."""
+    named = os.path.join(root, FOLDER, permit_id)
+    try:
+        again = os.path.join(root, FOLDER, str(jsontext.loads(proof or "{}").get("namespace")))
+        # Only if it still is this socket's: the kernel uses a namespace's number again.
+        if os.path.samefile(named, again):
+            _unlink(again)
+    except (OSError, ValueError):
+        pass  # it had no second name
+    _unlink(named)
+
+
+def forget_name(folder: str, name: str) -> None:
+    """Takes one name away."""
     _unlink(os.path.join(folder, name))
 
 

@@ -16,7 +16,7 @@ from contain.budget.registry import Registry
 from contain.budget.registry.rows import dumps, loads
 from contain.budget.sampling import SharedSampler
 from contain.errors import BadPolicy, RegistryDamaged, UnsafePlace
-from receipts import KERNEL, Unsafe, jsontext, open_place
+from receipts import KERNEL, Unsafe, open_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,8 +33,17 @@ PRESET = "shared"
 class Budget:
     """One account's budget on this machine, opened."""
 
-    def __init__(self, backend: Backend, root: str, folder: str, machine: Machine, policy: Policy) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        root: str,
+        folder: str,
+        machine: Machine,
+        policy: Policy,
+        outer: nested.Outer | None = None,
+    ) -> None:
         """Made by ``open_budget``."""
+        self.outer = outer
         self.backend = backend
         self.root = root
         self.folder = folder
@@ -53,18 +62,17 @@ class Budget:
             return said.holds, said.health
 
         registry = Registry(self.folder, self.policy.base, say)
-        return Desk(registry, self.policy, self.backend, sampler.sample, operator, self._forget)  # type: ignore[arg-type]
+        desk = Desk(registry, self.policy, self.backend, sampler.sample, operator, self._forget)  # type: ignore[arg-type]
+        desk.judges = self.outer is None
+        return desk
 
     def _forget(self, permit_id: str, proof: str | None) -> None:
         """The jobserver and the socket of a wrapper that was killed."""
-        names = [os.path.join(self.root, nested.FOLDER, permit_id), path_of(self.folder, permit_id)]
-        if proof is not None:
-            names.append(os.path.join(self.root, nested.FOLDER, str(jsontext.loads(proof).get("namespace"))))
-        for name in names:
-            try:
-                os.unlink(name)
-            except FileNotFoundError:
-                pass
+        nested.forget(self.root, permit_id, proof)
+        try:
+            os.unlink(path_of(self.folder, permit_id))
+        except FileNotFoundError:
+            pass
 
     def answerer(self, desk: Desk, permit_id: str) -> Answerer:
         """The ear of a permit's wrapper, for requests from inside its job. Raises OSError."""
@@ -73,7 +81,7 @@ class Budget:
             row = desk.look().permits.get(permit_id)
             return desk.draw(row, draws) if row else ("", "the outer permit is not there any more")
 
-        return Answerer(self.root, permit_id, self.backend, draw)
+        return Answerer(self.root, os.path.basename(self.folder), permit_id, self.backend, draw)
 
     def costs(self, say: Callable[[str], None]) -> Costs:
         """What the jobs of this account were seen to take."""
@@ -93,15 +101,19 @@ def find_root(backend: Backend) -> str:
         ) from None
 
 
-def open_budget(backend: Backend, root: str | None = None, *, by_file: bool = True) -> Budget:
+def open_budget(
+    backend: Backend, root: str | None = None, *, by_file: bool = True, outer: nested.Outer | None = None
+) -> Budget:
     """This boot's budget below ``root``, which ``find_root`` has found.
 
     Raises UnsafePlace where the root cannot be trusted, BadPolicy for a policy file that is wrong. ``by_file`` False:
-    the file is left alone, and the policy is the preset's, for who mends the file.
+    the file is left alone, and the policy is the preset's, for who mends the file. ``outer``: the permit inside whose
+    job this process runs; then it is that permit's budget, to look at.
     """
     root = find_root(backend) if root is None else root
     born = backend.birth()
-    folder = os.path.join(root, "live", f"{born.boot_id}-{born.observer_namespace}")
+    name = f"{born.boot_id}-{born.observer_namespace}" if outer is None else outer.registry
+    folder = os.path.join(root, "live", name)
     try:
         if not os.path.isdir(folder):
             os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -114,7 +126,7 @@ def open_budget(backend: Backend, root: str | None = None, *, by_file: bool = Tr
             advice="Move away what is there instead, or make room; or run without a permit: --no-budget.",
         ) from None
     policy = _policy(root, machine) if by_file else _usual(machine)
-    return Budget(backend, root, folder, machine, policy)
+    return Budget(backend, root, folder, machine, policy, outer)
 
 
 def _sweep(root: str, boot_id: str) -> None:

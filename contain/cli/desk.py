@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from contain.budget.opening import Budget, open_budget
+from contain.budget import nested
+from contain.budget.opening import Budget, find_root, open_budget
 from contain.errors import UsageError
 from contain.platform import backend as find_backend
 
@@ -22,7 +23,9 @@ def opened() -> tuple[Budget, Desk]:
     """The budget, and this process's desk. Raises what stands in the way, as a ContainError."""
     backend = find_backend()
     backend.check_host()
-    budget = open_budget(backend)
+    root = find_root(backend)
+    inside = nested.ask(root, os.environ, backend.own_namespace(), ())
+    budget = open_budget(backend, root, outer=None if inside is None else inside[0])
     return budget, budget.desk(say)
 
 

@@ -48,6 +48,11 @@ def _command(budget: Budget, desk: Desk, book: Book, words: list[str]) -> int:
     if not asked.takes_part:
         _say(f"{words[0]}: somebody sits in front of it, so it needs no permit; what is started from it does")
         return 0
+    if budget.outer is not None:
+        _say(
+            f"it would run at once, under the permit of the job that this runs in ({budget.outer.permit_id})"
+        )
+        return 0
     session, source = asking.session_of(os.environ)
     key = costs.key_of(asked, words[0], os.getcwd())
     learned = budget.costs(say).recall(key)

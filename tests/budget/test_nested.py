@@ -174,3 +174,17 @@ def test_who_is_inside(tmp_path: Path, namespace: subprocess.Popen[str]) -> None
             mine.close()
         theirs.close()
     assert found == {"its own": (True, False), "another": (False, False), "ours, above it": (True, True)}
+
+
+@needs_root
+def test_inside_the_budget_is_looked_at_and_not_changed(tmp_path: Path) -> None:
+    """Nobody's end can be seen from there, so nothing is judged; and no second budget is opened."""
+    (tmp_path / "inside.sh").write_text(
+        "$C status; $C why -- make; $C release --force $CONTAIN_PERMIT --reason x; echo rc=$?\n"
+    )
+    done = in_an_account(tmp_path, f"{CALM} $C exec --session outer -- sh {tmp_path}/inside.sh")
+    lines = done.stdout.splitlines()
+    assert [one["session"] for one in status(lines[0])["permits"]] == ["outer"], done.stderr
+    assert "at once" in lines[1]
+    assert lines[2] == "rc=93"
+    assert len(list((tmp_path / "root" / "live").iterdir())) == 1

@@ -9,7 +9,7 @@ from contain.budget.queue import reconcile, unopened, wake
 from contain.budget.queue.line import Line
 from contain.budget.registry import bindings
 from contain.budget.registry.rows import dumps
-from contain.errors import PermitLost
+from contain.errors import NestedRefused, PermitLost
 from contain.job import new_id
 from receipts import NamespaceInit, Unreadable, decode, jsontext
 
@@ -46,6 +46,8 @@ class Desk:
         ``forget`` removes what else a killed owner has left, by its ticket's id and its proof.
         """
         self._forget = forget
+        self.judges = True
+        """False in a process from whose PID namespace no birth of the registry can be seen: it only looks."""
         self.registry = registry
         self.policy = policy
         self._backend = backend
@@ -90,6 +92,12 @@ class Desk:
 
     def commit(self, change: Callable[[Book, Now], T]) -> tuple[T, Decision, Book]:
         """One transaction: the dead are settled, ``change`` is made, and what can be granted is granted."""
+        if not self.judges:
+            raise NestedRefused(
+                "This runs inside a job of this budget, from where nobody's end can be seen.",
+                advice="Change the budget from outside the job.",
+                state="Nothing was changed.",
+            )
         self.observe(self.look())
         sample, operator = self.sample(), self._read_operator()
         with self.registry.transaction(*operator) as book:
@@ -131,6 +139,8 @@ class Desk:
 
     def tick(self) -> Book:
         """Settles and decides: what the sentinel does. Also looks at what is bound and should run."""
+        if not self.judges:
+            return self.look()
         begun = unopened.look(self.look(), self._backend, self.now())
 
         def change(book: Book, now: Now) -> None:
