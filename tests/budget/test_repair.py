@@ -194,6 +194,18 @@ def test_a_lost_line_makes_a_permit_of_the_whole_machine(bound: Bound) -> None:
     assert bound.stands() == {}
 
 
+def test_receipts_alone_are_enough(bound: Bound) -> None:
+    """Everything of the registry is gone, its bindings too: a repair finds the tree that lives by its receipt."""
+    bound.job("a")
+    bound.desk.registry.close()
+    for path in bound.folder.iterdir():
+        if path.is_file():
+            path.unlink()
+    done = repair(desk(str(bound.folder)), LinuxBackend(), [str(bound.receipts)])
+    assert (done.kept, done.by_receipt_alone) == (None, 1)
+    assert bound.stands() == {"unknown": (UNITS, "rebuilt")}
+
+
 def test_an_unreadable_receipt_is_named(bound: Bound) -> None:
     """It is no permit, and no silence either."""
     (bound.receipts / "0d9c51a7-1f5e-4c43-9df6-0c8a4f2b7e11.running").write_bytes(b"\0\0")

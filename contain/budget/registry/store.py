@@ -141,6 +141,10 @@ class Registry:
     def _look_through(self) -> None:
         import sqlite3
 
+        if not os.path.exists(os.path.join(self.folder, FILE)):
+            raise self._damaged(
+                "it is missing", "missing"
+            )  # new perhaps; whoever repairs wants to know by receipts
         connection = self._open()
         try:
             found = [str(row[0]) for row in connection.execute("PRAGMA quick_check")]
