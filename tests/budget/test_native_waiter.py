@@ -184,6 +184,19 @@ def test_the_end_of_one_wakes_the_next_alone(queue: Queue) -> None:
     wait_until(lambda: queue.pythons() == [1, 1, 1, 1, 3, 1, 1], what="the next looks again")
 
 
+def test_who_becomes_second_looks_again(queue: Queue) -> None:
+    """The second in line takes over from a stopped sentinel, so it is woken when it becomes that, and stays Python."""
+    waiters = [queue.joins() for _ in range(4)]
+    become_native(*waiters[LOOKING:])
+    kill(waiters[0].pid)
+    waiters[0].wait(WAIT_S)
+    wait_until(lambda: queue.pythons()[2] == 2, what="the new second looks")
+    become_native(waiters[3])
+    assert queue.pythons() == [1, 1, 2, 1]
+    queue.open()
+    assert [waiter.wait(WAIT_S) for waiter in waiters[1:]] == [2, 3, 4]
+
+
 def test_random_kills(queue: Queue) -> None:
     """Whoever is left runs once, in order, and nothing is left in the registry."""
     waiters = [queue.joins() for _ in range(10)]
