@@ -47,7 +47,7 @@ def _least_service(snapshot: Snapshot, active: Iterable[str]) -> float:
 
 def leave(snapshot: Snapshot, ticket_id: str) -> Snapshot:
     """The ticket is gone without a grant: canceled, refused, or its owner ended."""
-    kept = tuple(one for one in snapshot.tickets if one.id != ticket_id)
+    kept = tuple([one for one in snapshot.tickets if one.id != ticket_id])
     return snapshot.replace(tickets=kept, overtaken=_of_waiting(snapshot.overtaken, kept))
 
 
@@ -145,8 +145,11 @@ def _overtaken(
     """
     counts = _of_waiting(snapshot.overtaken, left)
     costs = [(one.ticket.seq, cost(policy, one.units, one.ticket)) for one in decision.grants]
+    last = max([seq for seq, _ in costs])
     sessions: set[str] = set()
     for ticket in left:
+        if ticket.seq > last:
+            break  # nobody overtook those who came after the last of the granted
         if ticket.dormant or ticket.session in sessions:
             continue
         sessions.add(ticket.session)
@@ -159,4 +162,5 @@ def _overtaken(
 def _of_waiting(overtaken: Mapping[int, float], left: tuple[Ticket, ...]) -> dict[int, float]:
     if not overtaken:
         return {}
-    return {ticket.seq: overtaken[ticket.seq] for ticket in left if ticket.seq in overtaken}
+    waiting = {ticket.seq for ticket in left}
+    return {seq: count for seq, count in overtaken.items() if seq in waiting}
