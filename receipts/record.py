@@ -8,6 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import ClassVar, NoReturn, Self, dataclass_transform
 else:
 
@@ -45,10 +46,13 @@ class Record:
         mine.update(self._defaults)
         mine.update(values)
         if mine.keys() != self._names:
-            wrong = {"missing": self._names - mine.keys(), "unknown": mine.keys() - self._names}
-            said = "; ".join(f"{word} {', '.join(sorted(names))}" for word, names in wrong.items() if names)
-            raise TypeError(f"{type(self).__name__}: {said}")
+            raise self._wrong_fields(mine)
         self.__post_init__()
+
+    def _wrong_fields(self, given: Mapping[str, object]) -> TypeError:
+        wrong = {"missing": self._names - given.keys(), "unknown": given.keys() - self._names}
+        said = "; ".join(f"{word} {', '.join(sorted(names))}" for word, names in wrong.items() if names)
+        return TypeError(f"{type(self).__name__}: {said}")
 
     def __post_init__(self) -> None:
         """Validate: called when all fields are set."""
@@ -73,7 +77,14 @@ class Record:
 
     def replace(self, **changes: object) -> Self:
         """Return a copy with these fields changed; an unknown field is a `TypeError`."""
-        return type(self)(**{**self.__dict__, **changes})
+        copy = object.__new__(type(self))
+        mine = copy.__dict__
+        mine.update(self.__dict__)
+        mine.update(changes)
+        if len(mine) != len(self._names):  # none can be missing, so one of the changes is unknown
+            raise self._wrong_fields(mine)
+        copy.__post_init__()
+        return copy
 
 
 def fields(record: Record | type[Record]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ UNITS = 2
 """Base of the policy: so many customers hold a permit at one time."""
 
 
-def desk(folder: str, **numbers: float) -> Desk:
+def desk(folder: str, backend: LinuxBackend | None = None, **numbers: float) -> Desk:
     """A desk on a machine that is never pressed, unless ``numbers`` say so."""
     rules = preset("shared", UNITS, 24_000).replace(ceiling=int(numbers.pop("ceiling", UNITS)))
     rules = rules.replace(
@@ -29,7 +29,9 @@ def desk(folder: str, **numbers: float) -> Desk:
     )
     idle: dict[str, Any] = {"busy": 0.0, "load1": 0.0, "available_mib": 20_000.0}
     seen = Sample(**idle | numbers)
-    return Desk(Registry(folder, rules.base, say), rules, LinuxBackend(), lambda: seen, lambda: ((), {}))
+    return Desk(
+        Registry(folder, rules.base, say), rules, backend or LinuxBackend(), lambda: seen, lambda: ((), {})
+    )
 
 
 def say(word: str) -> None:
@@ -45,7 +47,7 @@ def main() -> int:
     ticket = Ticket(id=name, seq=0, session=name)
     if numbers.pop("light", 0):
         ticket = ticket.replace(lane="light", min_units=0, want_units=0, draws=(("lane:light", 1),))
-    counter = desk(folder, **numbers)
+    counter = desk(folder, None, **numbers)
     say("asking")
     waiting = Waiting(counter, LinuxBackend(), ticket, until_s=None, interrupts=None, tell=lambda _: None)
     waiting.run()

@@ -130,6 +130,21 @@ def test_a_full_size_ask_starts_within_one_job() -> None:
     assert run.started[wanted] - asked_s <= 2 * 13.0
 
 
+@pytest.mark.parametrize("expected_s", [3.0, 60.0])
+def test_a_wrong_expectation_delays_nobody_who_comes(expected_s: float) -> None:
+    """The same, where all jobs are expected to take a minute and take 3 s: it starts when those that run have ended."""
+    run = Run(lambda granted, _: granted if granted.min_units == 1 else None)
+    for session in range(4):
+        for _ in range(8):
+            run.join(Ticket(id="", seq=0, session=str(session), expected_s=expected_s))
+    run.until(100, lambda _: 3.0)
+    asked_s = run.now_s
+    big = Ticket(id="", seq=0, session="big", min_units=16, want_units=16, expected_s=expected_s)
+    wanted = run.join(big)
+    run.until(asked_s + 60, lambda _: 3.0)
+    assert run.started[wanted] - asked_s <= 3.0
+
+
 def test_minted_sessions_do_not_starve_anybody() -> None:
     """Every job a new session, and the big ask's own has used much: it is due after sixteen times its own cost."""
     names = iter(range(10_000))

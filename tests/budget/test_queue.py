@@ -65,6 +65,47 @@ def test_a_waiter_that_ends_leaves_no_ticket(shop: Shop, number: int) -> None:
     assert shop.stands() == (["b", "d"], [])
 
 
+def test_a_dead_waiter_is_passed_over_by_whoever_would_grant_it(shop: Shop) -> None:
+    """Nobody has looked at it since it died: its successor is stopped. It vanishes in the commit that has a unit."""
+    first, _ = shop.comes("a").hears("granted"), shop.comes("b").hears("granted")
+    third = shop.comes("c")
+    shop.waits("c")
+    fourth = shop.comes("d")
+    shop.waits("c", "d")
+    kill(fourth.process.pid, signal.SIGSTOP)
+    kill(third.process.pid)
+    third.process.wait(WAIT_S)
+    assert shop.stands() == (["a", "b"], ["c", "d"])
+    first.give_back()
+    assert shop.stands() == (["b", "d"], [])
+    kill(fourth.process.pid, signal.SIGCONT)
+    fourth.hears("granted")
+
+
+def test_a_dead_waiter_is_noticed_by_its_successor(shop: Shop) -> None:
+    """The sentinel is stopped, and the third in line does not tick: it watches who is before it."""
+    _, _ = shop.comes("a").hears("granted"), shop.comes("b").hears("granted")
+    waiting = []
+    for count, name in enumerate("cdef"):
+        waiting.append(shop.comes(name))
+        shop.waits(*"cdef"[: count + 1])
+    for stopped in (waiting[0], waiting[1]):
+        kill(stopped.process.pid, signal.SIGSTOP)
+    kill(waiting[2].process.pid)
+    shop.waits("c", "d", "f")
+
+
+def test_the_last_in_line_is_looked_at_by_the_sentinel(shop: Shop) -> None:
+    """Nobody else watches it: it vanishes by a tick."""
+    _, _ = shop.comes("a").hears("granted"), shop.comes("b").hears("granted")
+    shop.comes("c")
+    shop.waits("c")
+    last = shop.comes("d")
+    shop.waits("c", "d")
+    kill(last.process.pid)
+    shop.waits("c")
+
+
 def test_nobody_is_left_of_a_crowd_that_is_killed(shop: Shop) -> None:
     """A hundred random kills: never more permits than units, and none at last."""
     chance = random.Random(7)  # noqa: S311 - to be the same again

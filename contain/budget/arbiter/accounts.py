@@ -7,7 +7,7 @@ from contain.budget.arbiter.walk import cost, share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from contain.budget.arbiter.facts import Decision, Grant, Now, Snapshot, Ticket
     from contain.budget.policy import Policy
@@ -26,16 +26,28 @@ def enqueue(snapshot: Snapshot, ticket: Ticket, policy: Policy) -> Snapshot:
     active.update([one.session for one in snapshot.tickets])
     if session in active or not service:
         return snapshot.replace(tickets=tickets)
-    least = min([service.get(one, 0.0) for one in active]) if active else max(service.values())
+    least = _least_service(snapshot, active) if active else max(service.values())
     start = min(max(service.get(session, 0.0), least), least + policy.debt_s)
     if start == service.get(session, 0.0):
         return snapshot.replace(tickets=tickets)
     return snapshot.replace(tickets=tickets, service={**service, session: start})
 
 
+def _least_service(snapshot: Snapshot, active: Iterable[str]) -> float:
+    """The smallest service of these sessions, without what their running permits were charged in advance.
+
+    Those charges are corrected when the permits return. With them, who comes would wait for as long as the others'
+    jobs were expected to take, and not for as long as they take.
+    """
+    service = dict(snapshot.service)
+    for permit in snapshot.permits:
+        service[permit.session] = service.get(permit.session, 0.0) - permit.charged
+    return min([service.get(one, 0.0) for one in active])
+
+
 def leave(snapshot: Snapshot, ticket_id: str) -> Snapshot:
     """The ticket is gone without a grant: canceled, refused, or its owner ended."""
-    kept = tuple(one for one in snapshot.tickets if one.id != ticket_id)
+    kept = tuple([one for one in snapshot.tickets if one.id != ticket_id])
     return snapshot.replace(tickets=kept, overtaken=_of_waiting(snapshot.overtaken, kept))
 
 
@@ -133,8 +145,11 @@ def _overtaken(
     """
     counts = _of_waiting(snapshot.overtaken, left)
     costs = [(one.ticket.seq, cost(policy, one.units, one.ticket)) for one in decision.grants]
+    last = max([seq for seq, _ in costs])
     sessions: set[str] = set()
     for ticket in left:
+        if ticket.seq > last:
+            break  # nobody overtook those who came after the last of the granted
         if ticket.dormant or ticket.session in sessions:
             continue
         sessions.add(ticket.session)
@@ -147,4 +162,5 @@ def _overtaken(
 def _of_waiting(overtaken: Mapping[int, float], left: tuple[Ticket, ...]) -> dict[int, float]:
     if not overtaken:
         return {}
-    return {ticket.seq: overtaken[ticket.seq] for ticket in left if ticket.seq in overtaken}
+    waiting = {ticket.seq for ticket in left}
+    return {seq: count for seq, count in overtaken.items() if seq in waiting}

@@ -54,14 +54,12 @@ class Room:
         ours = charge = mem_charge = 0.0
         for permit in permits:
             units, cpu, mem = permit.units, permit.cpu, permit.mem_mib
-            units = max(units, permit.target)
+            units = max(units, permit.target)  # as in Permit.accounted
             used_cpu += units
             used_mem += mem
             ours += units if cpu is None else cpu
-            for pool, n in permit.draws:
-                used[pool] = used.get(pool, 0) + n
-            for pool in permit.unit_draws:
-                used[pool] = used.get(pool, 0) + units
+            if permit.draws or permit.unit_draws:
+                self._draw(used, permit, units)
             if permit.granted_at_s > settled_at_s:
                 # A burst asks memory for each young permit that runs on cpu units. What draws none is light or a
                 # server: the model's burst was never paced by those.
@@ -148,10 +146,11 @@ class Room:
         self.reserved_cpu += units
         self.reserved_mem += ticket.mem_mib
 
-    def _draw(self, account: dict[str, int], ticket: Ticket, units: int) -> None:
-        for pool, n in ticket.draws:
+    @staticmethod
+    def _draw(account: dict[str, int], one: Ticket | Permit, units: int) -> None:
+        for pool, n in one.draws:
             account[pool] = account.get(pool, 0) + n
-        for pool in ticket.unit_draws:
+        for pool in one.unit_draws:
             account[pool] = account.get(pool, 0) + units
 
 

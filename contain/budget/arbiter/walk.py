@@ -51,21 +51,22 @@ class Walk:
         tickets = self.snapshot.tickets
         if room.holds or room.ill:
             tickets = tuple([one for one in tickets if not suspended(room, one)])
-        fair = self.policy.order != "fifo"
-        counted, due_after = overtaken if fair else {}, self.policy.due_after
+        fair, due_after = self.policy.order != "fifo", self.policy.due_after
+        due = {seq for seq, count in overtaken.items() if count >= due_after} if fair else set()
         for ticket in tickets:
             if ticket.dormant:
                 continue
             if not ticket.min_units:
                 self.cpuless += 1
-            if ticket.seq in counted and counted[ticket.seq] >= due_after:
+            if ticket.seq in due:
                 self.due.append(ticket)
                 continue
             session = ticket.session if fair else ""
-            if session in queues:
-                queues[session].append(ticket)
-            else:
+            queue = queues.get(session)
+            if queue is None:
                 queues[session] = [ticket]
+            else:
+                queue.append(ticket)
 
     def _part(self) -> int:
         if self.policy.order == "fifo":

@@ -15,7 +15,7 @@ from receipts import NamespaceInit, Unreadable, decode, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import TypeVar
 
     from contain.backend import Backend, Birth
@@ -54,6 +54,7 @@ class Desk:
         self._read_sample = sample
         self._read_operator = operator
         self._gone: set[str] = set()
+        self._turn = 0
         self._sample: Sample | None = None
         self._sampled_s = float("-inf")
 
@@ -76,9 +77,13 @@ class Desk:
         """The registry as it was last committed."""
         return self.registry.look(*self._read_operator())
 
-    def observe(self, book: Book) -> None:
-        """Looks at every birth in the book that is not known to be gone."""
-        for key, born in reconcile.births(book).items():
+    def permit(self, permit_id: str) -> PermitRow | None:
+        """One permit as it was last committed: cheap, however many wait."""
+        return self.registry.permit(permit_id)
+
+    def observe(self, rows: Iterable[TicketRow | PermitRow]) -> None:
+        """Looks at every birth in these rows that is not known to be gone."""
+        for key, born in reconcile.births(rows).items():
             if key not in self._gone:
                 known = proof_of(born) if isinstance(born, str) else born
                 if known is None:
@@ -91,27 +96,35 @@ class Desk:
     # -- changing, inside ------------------------------------------------------------------------------------------
 
     def commit(self, change: Callable[[Book, Now], T]) -> tuple[T, Decision, Book]:
-        """One transaction: the dead are settled, ``change`` is made, and what can be granted is granted."""
+        """One transaction: ``change`` is made, the dead are settled, and what can be granted is granted.
+
+        Who is granted is there: its bell is, or it was looked at. Nobody is looked at inside the lock: a decision that
+        grants to somebody else is forgotten, and made again after the look. So ``change`` may be called more than once.
+        """
         if not self.judges:
             raise NestedRefused(
                 "This runs inside a job of this budget, from where nobody's end can be seen.",
                 advice="Change the budget from outside the job.",
                 state="Nothing was changed.",
             )
-        self.observe(self.look())
-        sample, operator = self.sample(), self._read_operator()
-        with self.registry.transaction(*operator) as book:
-            now = self.now()
-            before = Line(book)
-            # The owner's own word first: it knows more than that somebody is gone.
-            result = change(book, now)
-            reconcile.reconcile(book, self._gone, self.policy, now)
-            decision = decide(book.snapshot, sample, self.policy, now)
-            book.settle(after(book.snapshot, decision, self.policy, now), now.awake_s)
-            self._write_down(book, [permit_id for permit_id, _ in decision.targets])
-            for grant in decision.grants:
-                book.note("granted", book.permits[grant.ticket.id], now.awake_s, now.wall_s, grant.how)
-            bells = self._bells(before, book, decision)
+        seen: set[str] = set()
+        while True:
+            sample, operator = self.sample(), self._read_operator()
+            with self.registry.transaction(*operator) as book:
+                now = self.now()
+                before = Line(book)
+                # The owner's own word first: it knows more than that somebody is gone.
+                result = change(book, now)
+                reconcile.reconcile(book, self._gone, self.policy, now)
+                decision = decide(book.snapshot, sample, self.policy, now)
+                strangers = self._strangers(book, decision, seen)
+                book.forgotten = bool(strangers)
+                if not strangers:
+                    bells = self._carry_out(before, book, decision, now)
+            if not strangers:
+                break
+            self.observe(strangers)
+            seen.update([dumps(row.owner) for row in strangers])
         for name in bells:
             wake.ring(self.registry.folder, name)
         for row in before.left(book):
@@ -119,6 +132,21 @@ class Desk:
                 wake.forget(self.registry.folder, row.ticket.id)
                 self._forget(row.ticket.id, getattr(row, "proof", None))
         return result, decision, book
+
+    def _strangers(self, book: Book, decision: Decision, seen: Collection[str]) -> list[TicketRow]:
+        """Who would be granted, and may not be there."""
+        granted = [book.tickets[grant.ticket.id] for grant in decision.grants]
+        folder = self.registry.folder
+        silent = [row for row in granted if not row.wake or not wake.listens(folder, row.wake)]
+        return [row for row in silent if dumps(row.owner) not in seen]
+
+    def _carry_out(self, before: Line, book: Book, decision: Decision, now: Now) -> list[str]:
+        """Writes what was decided; returns the bells to ring."""
+        book.settle(after(book.snapshot, decision, self.policy, now), now.awake_s)
+        self._write_down(book, [permit_id for permit_id, _ in decision.targets])
+        for grant in decision.grants:
+            book.note("granted", book.permits[grant.ticket.id], now.awake_s, now.wall_s, grant.how)
+        return self._bells(before, book, decision)
 
     def _bells(self, before: Line, book: Book, decision: Decision) -> list[str]:
         """Of everyone who must look. Grants are derived from the rows: nothing is lost with a judge that dies here."""
@@ -137,11 +165,19 @@ class Desk:
             if row.proof is not None:
                 bindings.note(self.registry.folder, row, [one for one in bound if one is not row])
 
-    def tick(self) -> Book:
-        """Settles and decides: what the sentinel does. Also looks at what is bound and should run."""
+    def tick(self, *suspects: TicketRow | PermitRow) -> Book:
+        """Settles and decides: what the sentinel does.
+
+        Looks at every holder and at what is bound and should run, at some of the waiting (others each time) and at
+        ``suspects``.
+        """
+        book = self.look()
         if not self.judges:
-            return self.look()
-        begun = unopened.look(self.look(), self._backend, self.now())
+            return book
+        waiting = reconcile.in_turn(list(book.tickets.values()), self._turn)
+        self._turn += 1
+        self.observe([*book.permits.values(), *waiting, *suspects])
+        begun = unopened.look(book, self._backend, self.now())
 
         def change(book: Book, now: Now) -> None:
             for permit_id in begun:
@@ -152,7 +188,10 @@ class Desk:
         return self.commit(change)[2]
 
     def enqueue(self, row: TicketRow) -> TicketRow:
-        """A new ticket at the end of the line; it may be granted in the same commit."""
+        """A new ticket at the end of the line; it may be granted in the same commit.
+
+        Who waits first is the sentinel from now on, and nobody has looked at the holders before it.
+        """
 
         def change(book: Book, now: Now) -> TicketRow:
             placed = book.add(row)
@@ -161,7 +200,10 @@ class Desk:
             book.note("asked", placed, now.awake_s, now.wall_s)
             return placed
 
-        return self.commit(change)[0]
+        placed, _, book = self.commit(change)
+        if next(iter(book.tickets), None) == placed.ticket.id:
+            self.tick()
+        return placed
 
     def restore(self, row: TicketRow) -> None:
         """A ticket that vanished, or was dormant, at its own place again."""

@@ -15,39 +15,46 @@ keeps what it has.
 from __future__ import annotations
 
 from contain.budget.arbiter import leave, release
-from contain.budget.registry.rows import TicketRow, dumps
+from contain.budget.registry.rows import PermitRow, TicketRow, dumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from contain.backend import Birth
     from contain.budget.arbiter import Now
     from contain.budget.policy import Policy
-    from contain.budget.registry import Book, PermitRow
+    from contain.budget.registry import Book
 
 UNBOUND_S = 10.0
 """A grant that nobody takes for so long, awake, is somebody else's turn."""
 
+GLANCE = 64
+"""So many of the waiting the sentinel looks at when it ticks: each is a few system calls, and a thousand may wait."""
+
 GRANTED, BOUND, RUNNING, CLEANUP = "granted", "bound", "running", "cleanup"
 
 
-def births(book: Book) -> dict[str, Birth | str]:
-    """Whom to look at: every owner (a Birth), and every proof (its JSON) under the key ``proof:ID``."""
+def births(rows: Iterable[TicketRow | PermitRow]) -> dict[str, Birth | str]:
+    """Whom to look at: every owner, under its JSON, and every proof (its JSON) under the key ``proof:ID``."""
     found: dict[str, Birth | str] = {}
-    for row in book.tickets.values():
+    for row in rows:
         found[dumps(row.owner)] = row.owner
-    for permit_id, permit in book.permits.items():
-        found[dumps(permit.owner)] = permit.owner
-        if permit.proof is not None:
-            found[f"proof:{permit_id}"] = permit.proof
+        if isinstance(row, PermitRow) and row.proof is not None:
+            found[f"proof:{row.permit.id}"] = row.proof
     return found
+
+
+def in_turn(rows: list[TicketRow], turn: int) -> list[TicketRow]:
+    """``GLANCE`` of those who wait, others with every turn: all of a short queue, and a long one by and by."""
+    first = turn * GLANCE % max(1, len(rows))
+    return (rows[first:] + rows[:first])[:GLANCE]
 
 
 def reconcile(book: Book, gone: Collection[str], policy: Policy, now: Now) -> None:
     """Applies what is known. ``gone``: keys of `births` that were proven gone."""
     snapshot = book.snapshot
-    for ticket_id, row in list(book.tickets.items()):
+    for ticket_id, row in list(book.tickets.items()) if gone else ():
         if dumps(row.owner) in gone:
             snapshot = leave(snapshot, ticket_id)
             book.note("vanished", row, now.awake_s, now.wall_s, "its owner is gone")

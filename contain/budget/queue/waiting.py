@@ -89,6 +89,7 @@ class Waiting:
         self._row: TicketRow
         self._restored = False
         self._watched: list[Watched] = []
+        self._predecessor: list[TicketRow] = []
         self._ticked_s = time.monotonic()
         self._tick_at_s: float | None = None
         self._native: Native | None = None
@@ -138,10 +139,10 @@ class Waiting:
         """The permit, once it is granted. Raises as ``run``; then the ticket is still to be withdrawn."""
         self._forget()
         try:
-            book = self._desk.look()
-            granted = book.permits.get(self._ticket.id)
+            granted = self._desk.permit(self._ticket.id)
             if granted is not None:
                 return granted
+            book = self._desk.look()
             self._speak(book)
             self._check(book)
         except RegistryDamaged as error:
@@ -172,7 +173,7 @@ class Waiting:
         if ended or (self._tick_at_s is not None and time.monotonic() >= self._tick_at_s):
             self._ticked_s = time.monotonic()
             try:
-                self._desk.tick()
+                self._desk.tick(*self._predecessor)
             except RegistryDamaged:
                 pass  # the next step meets it too, and says so
 
@@ -248,6 +249,7 @@ class Waiting:
         """Whom to watch until the next step, and when to look in any case."""
         awake = [row for row in book.tickets.values() if not row.ticket.dormant]
         place = next((n for n, row in enumerate(awake) if row.ticket.id == self._ticket.id), 0)
+        self._predecessor = awake[place - 1 : place]
         if place == 0:
             self._watched = self._everybody(book)
         elif awake[place - 1].owner != self._row.owner:

@@ -63,15 +63,22 @@ def forget(registry_folder: str, name: str) -> None:
         pass
 
 
+def listens(registry_folder: str, name: str) -> bool:
+    """Whether a process has this bell now. Never waits: it is asked under the registry's lock.
+
+    False is no proof that the waiter is gone, only a reason to look.
+    """
+    fd = _open(registry_folder, name)
+    if fd is not None:
+        os.close(fd)
+    return fd is not None
+
+
 def ring(registry_folder: str, name: str) -> bool:
-    """Wakes a waiter; False when nobody listens there any more (ENXIO), which is no proof of anything."""
-    path = path_of(registry_folder, name)
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError as error:
-        if error.errno in (errno.ENXIO, errno.ENOENT):
-            return False
-        raise
+    """Wakes a waiter; False when nobody listens there any more, which is no proof of anything."""
+    fd = _open(registry_folder, name)
+    if fd is None:
+        return False
     try:
         os.write(fd, b"!")
     except BlockingIOError:
@@ -81,6 +88,18 @@ def ring(registry_folder: str, name: str) -> bool:
     finally:
         os.close(fd)
     return True
+
+
+def _open(registry_folder: str, name: str) -> int | None:
+    """The writing end; None where there is no reading one (ENXIO)."""
+    try:
+        return os.open(
+            path_of(registry_folder, name), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+        )
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ENOENT):
+            return None
+        raise
 
 
 def remove(registry_folder: str, name: str) -> None:

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import time
 
-from contain.backend import Birth
-from contain.budget.arbiter import Health, Hold, LimitState, Permit, Snapshot, Ticket
-from contain.budget.registry.rows import PermitRow, TicketRow, dumps, loads
+from contain.budget.arbiter import Health, Hold, LimitState, Snapshot
+from contain.budget.registry.rows import (
+    PERMIT_COLUMNS,
+    TICKET_COLUMNS,
+    TICKET_KEY,
+    PermitRow,
+    TicketRow,
+    marks,
+    permit_columns,
+    permit_row,
+    ticket_columns,
+    ticket_row,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from sqlite3 import Connection
+    from typing import Any
+
+    from contain.budget.arbiter import Permit
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value REAL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS ticket (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, asked TEXT NOT NULL, owner TEXT NOT NULL,
-    wake TEXT NOT NULL, since_s REAL NOT NULL, until_s REAL, returned INTEGER NOT NULL,
-    overtaken INTEGER NOT NULL DEFAULT 0, dormant INTEGER NOT NULL DEFAULT 0);
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, dormant INTEGER NOT NULL, since_s REAL NOT NULL,
+    returned INTEGER NOT NULL, overtaken REAL NOT NULL DEFAULT 0, session TEXT NOT NULL, holder TEXT NOT NULL,
+    asked TEXT NOT NULL, owner TEXT NOT NULL, wake TEXT NOT NULL, until_s REAL);
 CREATE TABLE IF NOT EXISTS permit (
     id TEXT PRIMARY KEY, seq INTEGER NOT NULL, permit TEXT NOT NULL, asked TEXT NOT NULL, owner TEXT NOT NULL,
     wake TEXT NOT NULL, since_s REAL NOT NULL, state_s REAL NOT NULL, until_s REAL, returned INTEGER NOT NULL,
@@ -29,9 +42,19 @@ CREATE TABLE IF NOT EXISTS past (
     id TEXT NOT NULL, session TEXT NOT NULL, class TEXT NOT NULL, why TEXT NOT NULL);
 """
 
-VERSION = 1
+KEYS = f"SELECT {TICKET_KEY} FROM ticket ORDER BY seq"  # noqa: S608 - of our own constants, as those below
+TICKETS_FROM = f"SELECT {TICKET_COLUMNS} FROM ticket WHERE seq >= ?"  # noqa: S608
+PERMITS = f"SELECT {PERMIT_COLUMNS} FROM permit ORDER BY seq"  # noqa: S608
+ONE_PERMIT = f"SELECT {PERMIT_COLUMNS} FROM permit WHERE id = ?"  # noqa: S608
+NEW_TICKET = f"INSERT INTO ticket ({TICKET_COLUMNS}) VALUES ({marks(TICKET_COLUMNS)})"  # noqa: S608
+OLD_TICKET = f"INSERT OR REPLACE INTO ticket ({TICKET_COLUMNS}) VALUES ({marks(TICKET_COLUMNS)})"  # noqa: S608
+PUT_PERMIT = f"INSERT OR REPLACE INTO permit ({PERMIT_COLUMNS}) VALUES ({marks(PERMIT_COLUMNS)})"  # noqa: S608
+KEY_LENGTH = len(TICKET_KEY.split(","))
+
+VERSION = 2
 PAST = 2000
-"""So many transitions are kept: a freed slot that nobody can explain is a fault."""
+"""So many transitions are kept, and a few more: a freed slot that nobody can explain is a fault."""
+PRUNED_EVERY = 50
 
 
 def make_tables(connection: Connection) -> None:
@@ -52,47 +75,22 @@ class Book:
     """One transaction's view. Everything is written at once, and committed or forgotten with the transaction."""
 
     def __init__(
-        self, connection: Connection, holds: tuple[Hold, ...], health: Mapping[str, Health], base: int
+        self,
+        connection: Connection,
+        known: dict[tuple[Any, ...], TicketRow],
+        holds: tuple[Hold, ...],
+        health: Mapping[str, Health],
+        base: int,
     ) -> None:
-        """Reads all rows. ``holds`` and ``health`` are the operator's, read before the lock; ``base``: policy's."""
+        """Reads what there is. ``known``: tickets of the last book, by their key, which is kept up to date.
+
+        ``holds`` and ``health`` are the operator's, read before the lock; ``base``: policy's.
+        """
         self._sql = connection
-        self.tickets: dict[str, TicketRow] = {}
-        self.permits: dict[str, PermitRow] = {}
-        overtaken: dict[int, int] = {}
-        for row in connection.execute(
-            "SELECT id, seq, asked, owner, wake, since_s, until_s, returned, overtaken, dormant"
-            " FROM ticket ORDER BY seq"
-        ):
-            ticket = loads(Ticket, row[2])
-            if ticket.seq != row[1] or ticket.dormant != bool(row[9]):
-                ticket = ticket.replace(seq=row[1], dormant=bool(row[9]))
-            self.tickets[row[0]] = TicketRow(
-                ticket=ticket,
-                owner=loads(Birth, row[3]),
-                wake=row[4],
-                since_s=row[5],
-                until_s=row[6],
-                returned=row[7],
-            )
-            if row[8]:
-                overtaken[row[1]] = row[8]
-        for row in connection.execute(
-            "SELECT id, permit, asked, owner, wake, since_s, state_s, until_s, returned, proof, receipts, job_id"
-            " FROM permit ORDER BY seq"
-        ):
-            self.permits[row[0]] = PermitRow(
-                permit=loads(Permit, row[1]),
-                ticket=loads(Ticket, row[2]),
-                owner=loads(Birth, row[3]),
-                wake=row[4],
-                since_s=row[5],
-                state_s=row[6],
-                until_s=row[7],
-                returned=row[8],
-                proof=row[9],
-                receipts=row[10],
-                job_id=row[11],
-            )
+        self.tickets = _tickets(connection, known)
+        self.permits: dict[str, PermitRow] = {row[0]: permit_row(row) for row in connection.execute(PERMITS)}
+        self.forgotten = False
+        """Set to let the transaction end as if nothing had been written."""
         meta = dict(connection.execute("SELECT name, value FROM meta"))
         limit = LimitState(limit=base)
         if "limit" in meta:
@@ -103,9 +101,9 @@ class Book:
             )
         self.snapshot = Snapshot(
             limit=limit,
-            tickets=tuple(row.ticket for row in self.tickets.values()),
-            permits=tuple(row.permit for row in self.permits.values()),
-            overtaken=overtaken,
+            tickets=tuple([row.ticket for row in self.tickets.values()]),
+            permits=tuple([row.permit for row in self.permits.values()]),
+            overtaken=dict(connection.execute("SELECT seq, overtaken FROM ticket WHERE overtaken > 0")),
             service=dict(connection.execute("SELECT session, seconds FROM service")),
             holds=holds,
             health=health,
@@ -113,60 +111,20 @@ class Book:
 
     def add(self, row: TicketRow) -> TicketRow:
         """A new ticket, at the end of the line. Returns it with its place."""
-        asked = row.ticket.replace(seq=0, dormant=False)
-        cursor = self._sql.execute(
-            "INSERT INTO ticket (id, asked, owner, wake, since_s, until_s, returned) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (asked.id, dumps(asked), dumps(row.owner), row.wake, row.since_s, row.until_s, row.returned),
-        )
-        placed = row.replace(ticket=asked.replace(seq=cursor.lastrowid))
-        self.tickets[asked.id] = placed
+        cursor = self._sql.execute(NEW_TICKET, ticket_columns(row, None, dormant=False))
+        placed = row.replace(ticket=row.ticket.replace(seq=cursor.lastrowid, dormant=False))
+        self.tickets[placed.ticket.id] = placed
         return placed
 
-    def put_back(self, row: TicketRow, overtaken: int = 0) -> None:
+    def put_back(self, row: TicketRow) -> None:
         """A ticket at a place that it had before."""
-        asked = row.ticket.replace(seq=0, dormant=False)
-        self._sql.execute(
-            "INSERT OR REPLACE INTO ticket"
-            " (seq, id, asked, owner, wake, since_s, until_s, returned, overtaken, dormant)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                row.ticket.seq,
-                asked.id,
-                dumps(asked),
-                dumps(row.owner),
-                row.wake,
-                row.since_s,
-                row.until_s,
-                row.returned,
-                overtaken,
-                int(row.ticket.dormant),
-            ),
-        )
-        self.tickets[asked.id] = row
+        self._sql.execute(OLD_TICKET, ticket_columns(row, row.ticket.seq, dormant=row.ticket.dormant))
+        self.tickets[row.ticket.id] = row
 
     def put(self, row: PermitRow) -> None:
         """A permit as it stands now."""
-        permit = row.permit
-        self._sql.execute(
-            "INSERT OR REPLACE INTO permit (id, seq, permit, asked, owner, wake, since_s, state_s, until_s, returned,"
-            " proof, receipts, job_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                permit.id,
-                permit.seq,
-                dumps(permit),
-                dumps(row.ticket),
-                dumps(row.owner),
-                row.wake,
-                row.since_s,
-                row.state_s,
-                row.until_s,
-                row.returned,
-                row.proof,
-                row.receipts,
-                row.job_id,
-            ),
-        )
-        self.permits[permit.id] = row
+        self._sql.execute(PUT_PERMIT, permit_columns(row))
+        self.permits[row.permit.id] = row
 
     def restate(self, permit_id: str, state: str, now_s: float) -> None:
         """A permit comes into another state."""
@@ -178,24 +136,11 @@ class Book:
     def settle(self, after: Snapshot, now_s: float) -> None:
         """Writes what the arbiter made of the snapshot: tickets that left, permits that came or changed, accounts."""
         before = self.snapshot
-        waiting = {ticket.id for ticket in after.tickets}
         holding = {permit.id: permit for permit in after.permits}
-        for ticket_id in [one for one in self.tickets if one not in waiting]:
-            row = self.tickets.pop(ticket_id)
-            self._sql.execute("DELETE FROM ticket WHERE id = ?", (ticket_id,))
-            if ticket_id in holding:
-                self.put(
-                    PermitRow(
-                        permit=holding[ticket_id],
-                        ticket=row.ticket,
-                        owner=row.owner,
-                        wake=row.wake,
-                        since_s=row.since_s,
-                        state_s=now_s,
-                        until_s=row.until_s,
-                        returned=row.returned,
-                    )
-                )
+        if after.tickets is not before.tickets:
+            waiting = {ticket.id for ticket in after.tickets}
+            for ticket_id in [one for one in self.tickets if one not in waiting]:
+                self._leave(ticket_id, holding.get(ticket_id), now_s)
         for permit_id in [one for one in self.permits if one not in holding]:
             self._sql.execute("DELETE FROM permit WHERE id = ?", (permit_id,))
             del self.permits[permit_id]
@@ -206,6 +151,24 @@ class Book:
                 self.put(row_now.replace(permit=permit, state_s=state_s))
         self._accounts(before, after)
         self.snapshot = after
+
+    def _leave(self, ticket_id: str, permit: Permit | None, now_s: float) -> None:
+        """A ticket goes: it was granted as ``permit``, or is gone."""
+        row = self.tickets.pop(ticket_id)
+        self._sql.execute("DELETE FROM ticket WHERE id = ?", (ticket_id,))
+        if permit is not None:
+            self.put(
+                PermitRow(
+                    permit=permit,
+                    ticket=row.ticket,
+                    owner=row.owner,
+                    wake=row.wake,
+                    since_s=row.since_s,
+                    state_s=now_s,
+                    until_s=row.until_s,
+                    returned=row.returned,
+                )
+            )
 
     def _accounts(self, before: Snapshot, after: Snapshot) -> None:
         if after.overtaken != before.overtaken:
@@ -239,7 +202,9 @@ class Book:
             "INSERT INTO past (at_s, wall_s, what, id, session, class, why) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (at_s, wall_s, what, asked.id, asked.session, asked.class_name, why),
         )
-        self._sql.execute("DELETE FROM past WHERE number <= ?", ((cursor.lastrowid or 0) - PAST,))
+        number = cursor.lastrowid or 0
+        if number % PRUNED_EVERY == 0:
+            self._sql.execute("DELETE FROM past WHERE number <= ?", (number - PAST,))
 
     def past(self, count: int = 100) -> list[tuple[float, str, str, str, str, str]]:
         """The last transitions, newest first: (wall time, what, id, session, class, why)."""
@@ -256,3 +221,24 @@ class Book:
             "SELECT what, why FROM past WHERE id = ? ORDER BY number DESC LIMIT 1", (request_id,)
         ).fetchone()
         return ("", "") if found is None else (found[0], found[1])
+
+
+def _tickets(connection: Connection, known: dict[tuple[Any, ...], TicketRow]) -> dict[str, TicketRow]:
+    """All, in the order of their seq. A thousand may wait: only those that are new to us are read in full."""
+    keys = connection.execute(KEYS).fetchall()
+    unknown = [key for key in keys if key not in known]
+    if unknown:
+        _, least_seq, *_ = unknown[0]
+        read = connection.execute(TICKETS_FROM, (least_seq,))
+        known.update({columns[:KEY_LENGTH]: ticket_row(columns) for columns in read})
+    if len(known) > len(keys):
+        kept = {key: known[key] for key in keys}
+        known.clear()
+        known.update(kept)
+    return {key[0]: known[key] for key in keys}
+
+
+def permit_in(connection: Connection, permit_id: str) -> PermitRow | None:
+    """One permit alone."""
+    found = connection.execute(ONE_PERMIT, (permit_id,)).fetchone()
+    return None if found is None else permit_row(found)

@@ -41,7 +41,7 @@ def rebuild(folder: str, rows: Iterable[PermitRow], base: int, awake_s: float) -
         connection.execute("PRAGMA synchronous = OFF")
         make_tables(connection)
         connection.execute("BEGIN IMMEDIATE")
-        book = Book(connection, (), {}, base)
+        book = Book(connection, {}, (), {}, base)
         for row in rows:
             book.put(row)
             book.note("rebuilt", row, awake_s, time.time(), "by contain repair")

@@ -8,7 +8,7 @@ from receipts import Record, fields, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     R = TypeVar("R", bound=Record)
 
@@ -50,35 +50,103 @@ class PermitRow(Record):
         return TicketRow(ticket=ticket, owner=self.owner, since_s=since_s)
 
 
-_memo: dict[tuple[type[Record], str], Record] = {}
 MEMO = 4096
-"""A row's text is decoded once: the same thousand tickets are read in every transaction."""
+"""What was read is made once: the same thousand tickets are there in every transaction."""
+
+_texts: dict[tuple[type[Record], str], Record] = {}
+_permits: dict[tuple[Any, ...], PermitRow] = {}
+
+TICKET_KEY = "id, seq, dormant, since_s, returned"
+"""What may change of a ticket, and what names it: two rows that agree in these are the same."""
+TICKET_COLUMNS = f"{TICKET_KEY}, session, holder, asked, owner, wake, until_s"
+PERMIT_COLUMNS = (
+    "id, seq, permit, asked, owner, wake, since_s, state_s, until_s, returned, proof, receipts, job_id"
+)
+
+
+def marks(columns: str) -> str:
+    """A question mark for each, as a statement has it for what is to be written."""
+    return ", ".join("?" for _ in columns.split(","))
+
+
+def ticket_row(columns: tuple[Any, ...]) -> TicketRow:
+    """The row of ``TICKET_COLUMNS``. Raises ValueError or TypeError for what is not one of ours."""
+    ticket_id, seq, dormant, since_s, returned, session, holder, asked, owner, wake, until_s = columns
+    ticket = loads(Ticket, asked).replace(
+        id=ticket_id, seq=seq, session=session, holder=holder, dormant=bool(dormant)
+    )
+    born = loads(Birth, owner)
+    return TicketRow(
+        ticket=ticket, owner=born, wake=wake, since_s=since_s, until_s=until_s, returned=returned
+    )
+
+
+def ticket_columns(row: TicketRow, seq: int | None, *, dormant: bool) -> tuple[Any, ...]:
+    """``TICKET_COLUMNS`` of a row; ``seq`` None: the next one.
+
+    ``asked`` is what tickets of one class have in common: a thousand of them are decoded once.
+    """
+    asked = row.ticket
+    shared = dumps(asked.replace(id="", seq=0, session="", holder="", dormant=False))
+    return (
+        *(asked.id, seq, int(dormant), row.since_s, row.returned, asked.session, asked.holder),
+        *(shared, dumps(row.owner), row.wake, row.until_s),
+    )
+
+
+def permit_row(columns: tuple[Any, ...]) -> PermitRow:
+    """The row of ``PERMIT_COLUMNS``. Raises ValueError or TypeError for what is not one of ours."""
+    found = _permits.get(columns)
+    if found is None:
+        _, _, permit, asked, owner, wake, since_s, state_s, until_s, returned, proof, receipts, job_id = (
+            columns
+        )
+        found = PermitRow(
+            permit=loads(Permit, permit),
+            ticket=loads(Ticket, asked),
+            owner=loads(Birth, owner),
+            wake=wake,
+            since_s=since_s,
+            state_s=state_s,
+            until_s=until_s,
+            returned=returned,
+            proof=proof,
+            receipts=receipts,
+            job_id=job_id,
+        )
+        _remember(_permits, columns, found)
+    return found
+
+
+def permit_columns(row: PermitRow) -> tuple[Any, ...]:
+    """``PERMIT_COLUMNS`` of a row."""
+    permit = row.permit
+    return (
+        *(permit.id, permit.seq, dumps(permit), dumps(row.ticket), dumps(row.owner), row.wake),
+        *(row.since_s, row.state_s, row.until_s, row.returned, row.proof, row.receipts, row.job_id),
+    )
+
+
+def _remember(memo: dict[Any, Any], key: object, value: Record) -> None:
+    if len(memo) >= MEMO:
+        memo.clear()
+    memo[key] = value
 
 
 def dumps(record: Record) -> str:
-    """A flat record as JSON; tuples as arrays."""
-    return jsontext.dumps({name: _plain(getattr(record, name)) for name in fields(record)})
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Record):
-        return {name: _plain(getattr(value, name)) for name in fields(value)}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
+    """A record of plain values as JSON, always in the order of its fields; tuples as arrays."""
+    return jsontext.dumps({name: getattr(record, name) for name in fields(record)})
 
 
 def loads(cls: type[R], text: str) -> R:
     """The record again. Raises ValueError or TypeError for a text that is not one of ours."""
-    found = _memo.get((cls, text))
+    found = _texts.get((cls, text))
     if found is None:
         document = jsontext.loads(text)
         if not isinstance(document, dict):
             raise ValueError("an object is due")
         found = cls(**{name: _tupled(value) for name, value in document.items()})
-        if len(_memo) >= MEMO:
-            _memo.clear()
-        _memo[cls, text] = found
+        _remember(_texts, (cls, text), found)
     return found  # type: ignore[return-value]
 
 

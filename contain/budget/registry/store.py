@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import os
-import threading
 from contextlib import contextmanager
 
 from contain.budget.registry import bindings
-from contain.budget.registry.book import VERSION, Book, make_tables
+from contain.budget.registry.book import VERSION, Book, make_tables, permit_in
+from contain.budget.registry.csqlite import csqlite
 from contain.budget.registry.lock import GIVE_UP_S, RegistryLock
 from contain.errors import LockUnavailable, RegistryDamaged
 
@@ -15,8 +16,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from sqlite3 import Connection
+    from typing import Any
 
     from contain.budget.arbiter import Health, Hold
+    from contain.budget.registry.rows import PermitRow, TicketRow
 
 FILE = "registry.db"
 LOCK = "lock"
@@ -39,10 +42,11 @@ class Registry:
         """For the lock of others."""
         self.asked: Callable[[], str | None] | None = None
         """The signal that ends a wait for the lock; None: nothing does, as while a permit is bound or returned."""
-        self._threads = threading.Lock()
+        self._threads = _thread.allocate_lock()
         self._connection: Connection | None = None
         self._pid = 0
         self._identity: tuple[int, int] | None = None
+        self._known: dict[tuple[Any, ...], TicketRow] = {}
 
     def _stands(self) -> bool:
         """The connection is this process's, and to the file that has the name now: a repair puts another there."""
@@ -55,8 +59,6 @@ class Registry:
 
     def _open(self, *, make: bool = True) -> Connection:
         """Inside the lock: nobody replaces the file meanwhile, and no two make it. Else without ``make``."""
-        import sqlite3
-
         if self._connection is not None and self._stands():
             return self._connection
         self.close()
@@ -66,21 +68,19 @@ class Registry:
         if not os.path.exists(path) and bindings.exist(self.folder):
             raise self._damaged("it is missing, and permits were bound in it", "missing")
         try:
-            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
+            connection = csqlite.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
             try:
                 self._prepare(connection, make=make)
                 os.chmod(path, 0o600)
             except BaseException:
                 connection.close()
                 raise
-        except sqlite3.Error as error:
+        except csqlite.Error as error:
             raise self._damaged(error) from None
         self._connection, self._pid, self._identity = connection, os.getpid(), _identity(path)
         return connection
 
     def _prepare(self, connection: Connection, *, make: bool) -> None:
-        import sqlite3
-
         # Another boot voids every row, and SIGKILL loses nothing that was written: a sync would buy nothing, and
         # would be waited for by everybody, inside the lock.
         connection.execute("PRAGMA journal_mode = WAL")
@@ -93,7 +93,7 @@ class Registry:
                 advice="Use one version of contain for one account; contain repair makes a registry of this one.",
             )
         if version == 0 and not make:
-            raise sqlite3.OperationalError("nobody has made it yet")
+            raise csqlite.OperationalError("nobody has made it yet")
         if version == 0:
             if bindings.exist(self.folder):
                 raise self._damaged("it is empty, and permits were bound in it", "missing")
@@ -139,8 +139,6 @@ class Registry:
                 yield None
 
     def _look_through(self) -> None:
-        import sqlite3
-
         if not os.path.exists(os.path.join(self.folder, FILE)):
             raise self._damaged(
                 "it is missing", "missing"
@@ -148,49 +146,51 @@ class Registry:
         connection = self._open()
         try:
             found = [str(row[0]) for row in connection.execute("PRAGMA quick_check")]
-            Book(connection, (), {}, self._base)
-        except (sqlite3.Error, ValueError, TypeError) as error:
+            Book(connection, {}, (), {}, self._base)
+        except (csqlite.Error, ValueError, TypeError) as error:
             raise self._damaged(error) from None
         if found != ["ok"]:
             raise self._damaged(found[0])
 
     @contextmanager
     def transaction(self, holds: tuple[Hold, ...], health: Mapping[str, Health]) -> Iterator[Book]:
-        """A view that nobody else changes meanwhile; committed at the end, forgotten on an error.
+        """A view that nobody else changes meanwhile; committed at the end, forgotten on an error or where it says so.
 
         Raises LockUnavailable and RegistryDamaged.
         """
-        import sqlite3
-
         with self._threads, self._lock():
             connection = self._open()
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 try:
-                    yield Book(connection, holds, health, self._base)
-                    connection.execute("COMMIT")
+                    book = Book(connection, self._known, holds, health, self._base)
+                    yield book
+                    connection.execute("ROLLBACK" if book.forgotten else "COMMIT")
                 except BaseException:
                     _forget(connection)
                     raise
-            except (sqlite3.Error, ValueError, TypeError) as error:
+            except (csqlite.Error, ValueError, TypeError) as error:
                 raise self._damaged(error) from error
 
     def look(self, holds: tuple[Hold, ...], health: Mapping[str, Health]) -> Book:
         """All rows as they were last committed, without the lock: to be shown, or to know whom to look at."""
-        import sqlite3
-
         with self._threads:
-            if not self._stands():
-                self._open_to_look()
-            connection = self._connection
-            assert connection is not None  # opened, or it stands
+            connection = self._to_look()
             try:
                 connection.execute("BEGIN")
                 try:
-                    return Book(connection, holds, health, self._base)
+                    return Book(connection, self._known, holds, health, self._base)
                 finally:
                     _forget(connection)
-            except (sqlite3.Error, ValueError, TypeError) as error:
+            except (csqlite.Error, ValueError, TypeError) as error:
+                raise self._damaged(error) from error
+
+    def permit(self, permit_id: str) -> PermitRow | None:
+        """One permit as it was last committed, without the lock: what a waiter looks for whenever it is rung."""
+        with self._threads:
+            try:
+                return permit_in(self._to_look(), permit_id)
+            except (csqlite.Error, ValueError, TypeError) as error:
                 raise self._damaged(error) from error
 
     def close(self) -> None:
@@ -202,6 +202,12 @@ class Registry:
         else:
             _inherited.append(self._connection)
         self._connection = None
+
+    def _to_look(self) -> Connection:
+        if not self._stands():
+            self._open_to_look()
+        assert self._connection is not None  # opened, or it stands
+        return self._connection
 
     def _open_to_look(self) -> None:
         """With the lock, since it may make the file and its tables; without, if there is one and the lock is not had.
