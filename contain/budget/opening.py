@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from contain.backend import Backend
     from contain.budget.policy import Policy
 
+    Version = tuple[int, int, int]
+
 POLICY = "policy.toml"
 MACHINE = "machine.json"
 PRESET = "shared"
@@ -41,8 +43,9 @@ class Budget:
         machine: Machine,
         policy: Policy,
         outer: nested.Outer | None = None,
+        seen: Version | None = None,
     ) -> None:
-        """Made by ``open_budget``."""
+        """Made by ``open_budget``. ``seen``: of the policy's file, before it was read."""
         self.outer = outer
         self.backend = backend
         self.root = root
@@ -50,6 +53,7 @@ class Budget:
         self.machine = machine
         self.policy = policy
         self.operator = Operator(root)
+        self._seen = seen
 
     def desk(self, say: Callable[[str], None]) -> Desk:
         """This process's way to the registry."""
@@ -58,6 +62,8 @@ class Budget:
         )
 
         def operator() -> tuple[tuple[object, ...], object]:
+            # Read before each commit, as the holds are: who has waited for an hour judges by today's numbers.
+            desk.policy = self._in_force(say)
             said = self.operator.read()
             return said.holds, said.health
 
@@ -65,6 +71,17 @@ class Budget:
         desk = Desk(registry, self.policy, self.backend, sampler.sample, operator, self._forget)  # type: ignore[arg-type]
         desk.judges = self.outer is None
         return desk
+
+    def _in_force(self, say: Callable[[str], None]) -> Policy:
+        """The policy of the file as it is now; as it was, while a new one is wrong."""
+        seen = _version(self.root)
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self.policy = _policy(self.root, self.machine)
+            except BadPolicy as error:
+                say(f"{error.message} The numbers from before stay in force here.")
+        return self.policy
 
     def _forget(self, permit_id: str, proof: str | None) -> None:
         """The jobserver and the socket of a wrapper that was killed."""
@@ -125,8 +142,9 @@ def open_budget(
             f"{error.filename2 or error.filename or folder} cannot be used ({error.strerror}).",
             advice="Move away what is there instead, or make room; or run without a permit: --no-budget.",
         ) from None
+    seen = _version(root)
     policy = _policy(root, machine) if by_file else _usual(machine)
-    return Budget(backend, root, folder, machine, policy, outer)
+    return Budget(backend, root, folder, machine, policy, outer, seen)
 
 
 def _sweep(root: str, boot_id: str) -> None:
@@ -162,6 +180,15 @@ def _machine(folder: str, backend: Backend) -> Machine:
         file.write(dumps(seen))
     os.rename(temporary, path)
     return seen
+
+
+def _version(root: str) -> Version | None:
+    """What changes when the policy's file does; None where there is none."""
+    try:
+        found = os.stat(os.path.join(root, POLICY))
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _policy(root: str, machine: Machine) -> Policy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -193,3 +194,20 @@ def test_a_canceled_ticket_of_a_stopped_owner(account: Account) -> None:
     kill(stopped.pid, 18)
     assert stopped.wait(WAIT_S) == 125
     assert not (account.folder / "ran").exists()
+
+
+def test_who_waits_judges_by_the_numbers_of_now(tmp_path: Path) -> None:
+    """Two units become one while two run and one waits: the next return is nobody's turn, whoever judges."""
+    with ExitStack() as stack:
+        account = Account(
+            tmp_path,
+            stack,
+            ONE_UNIT.replace("base = 1\n", "base = 2\n").replace("ceiling = 1", "ceiling = 2"),
+        )
+        first, second = (account.holds(name, "cat", stdin=subprocess.PIPE) for name in "ab")
+        third = account.waits("c", "true")
+        assert account.run("policy", "set", "base", "1").returncode == 0
+        first.communicate(timeout=WAIT_S)
+        assert account.queue() == ["c"], "the commit that returned the permit has decided as well"
+        second.communicate(timeout=WAIT_S)
+        assert third.wait(WAIT_S) == 0
