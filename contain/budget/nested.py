@@ -188,7 +188,7 @@ def _ask(folder: str, name: str, draws: Draws) -> tuple[Outer, socket] | None:
         try:
             with _Address(folder, name) as address:
                 connection.connect(address)
-        except (FileNotFoundError, ConnectionRefusedError):
+        except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
             return None  # its wrapper is gone, and so is everything inside it: we are not
         connection.sendall(f"{jsontext.dumps({'draws': [list(one) for one in draws]})}\n".encode("ascii"))
         said = jsontext.loads(_line(connection))

@@ -92,13 +92,16 @@ class Budget:
             pass
 
     def answerer(self, desk: Desk, permit_id: str) -> Answerer:
-        """The ear of a permit's wrapper, for requests from inside its job. Raises OSError."""
+        """The ear of a permit's wrapper, for requests from inside its job. Raises RegistryDamaged."""
 
         def draw(draws: tuple[tuple[str, int], ...]) -> tuple[str, str]:
             row = desk.look().permits.get(permit_id)
             return desk.draw(row, draws) if row else ("", "the outer permit is not there any more")
 
-        return Answerer(self.root, os.path.basename(self.folder), permit_id, self.backend, draw)
+        try:
+            return Answerer(self.root, os.path.basename(self.folder), permit_id, self.backend, draw)
+        except OSError as error:
+            raise _unusable(error, os.path.join(self.root, nested.FOLDER)) from None
 
     def costs(self, say: Callable[[str], None]) -> Costs:
         """What the jobs of this account were seen to take."""
@@ -138,13 +141,17 @@ def open_budget(
                 _sweep(root, born.boot_id)
         machine = _machine(folder, backend)
     except OSError as error:
-        raise RegistryDamaged(
-            f"{error.filename2 or error.filename or folder} cannot be used ({error.strerror}).",
-            advice="Move away what is there instead, or make room; or run without a permit: --no-budget.",
-        ) from None
+        raise _unusable(error, folder) from None
     seen = _version(root)
     policy = _policy(root, machine) if by_file else _usual(machine)
     return Budget(backend, root, folder, machine, policy, outer, seen)
+
+
+def _unusable(error: OSError, path: str) -> RegistryDamaged:
+    return RegistryDamaged(
+        f"{error.filename2 or error.filename or path} cannot be used ({error.strerror}).",
+        advice="Move away what is there instead, or make room; or run without a permit: --no-budget.",
+    )
 
 
 def _sweep(root: str, boot_id: str) -> None:

@@ -1,4 +1,4 @@
-"""What a grant of some units tells the tools below it: environment hints, and for two tools an argument.
+"""What a grant of some units tells the tools below it, by their environment.
 
 Hints are a courtesy, not a limit: a tool may ignore its variable, and a flag on its command line beats it. The rule is
 one for all of them: a caller's lower value stays, a higher one is lowered, and what is no number becomes the limit.
@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 
 from contain.budget.classes.words import number
-from receipts import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,49 +40,18 @@ WITH_VALUE = frozenset("CfIoWElO")
 """Short options of make whose value may be attached: what follows one of them in a word is not an option."""
 
 
-class Added(Record):
-    """A tool without a variable: ``option`` is added with the number unless one of ``own`` is there."""
-
-    option: str
-    own: tuple[str, ...]
-    joined: bool
-
-
-ARGUMENTS: Mapping[str, Added] = {
-    "jest": Added(
-        option="--maxWorkers", own=("--maxWorkers", "-w", "-i", "--runInBand", "--run-in-band"), joined=True
-    ),
-    # Only where it takes no tokens (contain.budget.make).
-    "ninja": Added(option="-j", own=("-j",), joined=False),
-    "xcodebuild": Added(option="-jobs", own=("-jobs",), joined=False),
-}
-
-
 def hints(width: int, env: Mapping[str, str], jobserver: str | None = None) -> dict[str, str | None]:
     """What to change in ``env`` for children that may start ``width`` workers: name -> value, None to unset. Pure.
 
     ``jobserver``: the text of ``--jobserver-auth=`` for a private jobserver of the permit, or None.
     """
     width = max(1, width)
-    changes: dict[str, str | None] = {name: str(_lower(env.get(name), width)) for name in WORKERS}
-    changes |= {name: str(_lower(env.get(name), 1)) for name in LOWEST}
+    changes: dict[str, str | None] = {name: str(lower(env.get(name), width)) for name in WORKERS}
+    changes |= {name: str(lower(env.get(name), 1)) for name in LOWEST}
     changes["GRADLE_OPTS"] = gradle_options(env.get("GRADLE_OPTS", ""), width)
     changes["MAKEFLAGS"] = make_flags(env.get("MAKEFLAGS", ""), width, jobserver)
     changes |= dict.fromkeys((name for name in STALE if "--jobserver" in env.get(name, "")), None)
     return {name: value for name, value in changes.items() if env.get(name) != value}
-
-
-def added_arguments(tool: str, arguments: Sequence[str], width: int) -> tuple[str, ...]:
-    """What to append to the command of a tool that reads no variable; () when it says itself how wide it is. Pure.
-
-    Nothing is appended behind a ``--``: there it would be a test's name.
-    """
-    added = ARGUMENTS.get(tool)
-    if added is None or "--" in arguments:
-        return ()
-    if any(word.partition("=")[0] in added.own or word[:2] == "-j" == added.option for word in arguments):
-        return ()
-    return (f"{added.option}={width}",) if added.joined else (added.option, str(width))
 
 
 def jobserver_fds(make_flags: str) -> tuple[int, ...]:
@@ -106,7 +74,7 @@ def jobserver_fds(make_flags: str) -> tuple[int, ...]:
     return found
 
 
-def _lower(text: str | None, limit: int) -> int:
+def lower(text: str | None, limit: int) -> int:
     """The caller's number if it is lower than the limit; the limit for everything else, 0 included."""
     found = number(text)
     return limit if found is None or int(text or "0") == 0 else min(found, limit)
@@ -117,7 +85,7 @@ def gradle_options(text: str, width: int) -> str:
     kept, own = [], width
     for word in text.split(" "):
         if word.startswith(GRADLE):
-            own = _lower(word.removeprefix(GRADLE), own)
+            own = lower(word.removeprefix(GRADLE), own)
         elif word:
             kept.append(word)
     return " ".join([*kept, f"{GRADLE}{own}"])

@@ -51,6 +51,7 @@ cannot be executed, 127 when there is no such command.
 SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 TIMES_MS = {"": 1000.0, "MS": 1.0, "S": 1000.0, "M": 60_000.0, "H": 3_600_000.0}
 LONGEST_MS = 2**31 - 1
+LONGEST_LABEL = 200
 LEFTOVERS_MS = 500
 KILL_AFTER_MS = 5_000
 
@@ -146,6 +147,13 @@ def _text(text: str, name: str) -> str:
     return text
 
 
+def _label(text: str, name: str) -> str:
+    """For terminals of others: no control character, and not a page of it."""
+    if not text or not text.isprintable() or len(text) > LONGEST_LABEL:
+        raise _wrong(name, f"a label of 1 to {LONGEST_LABEL} printable characters")
+    return text
+
+
 def _fd(text: str, name: str) -> int:
     fd = _whole(3, 2**31 - 1)(text, name)
     try:
@@ -175,8 +183,8 @@ VALUES: Mapping[str, tuple[str, str, Callable[[str, str], object]]] = {
     "--require-tier": ("job", "require_tier", _one_of(TIERS)),
     "--id": ("job", "id", _id),
     "--max-wait": ("options", "max_wait_ms", time_ms),
-    "--session": ("options", "session", _text),
-    "--holder": ("options", "holder", _text),
+    "--session": ("options", "session", _label),
+    "--holder": ("options", "holder", _label),
     "--resumed": ("options", "resumed", _fd),
     "--receipts": ("options", "receipts", _text),
     "--cap-drop": ("lists", "drop_capabilities", _text),

@@ -7,11 +7,13 @@ import time
 
 from contain.adapter import NoBudget
 from contain.budget import asking, costs, nested
+from contain.budget.arguments import added_arguments, lowered
+from contain.budget.classes import jobs_options
 from contain.budget.jobserver import Jobserver
 from contain.budget.local import LocalAdapter, OuterAdapter
 from contain.budget.make import form_here, ninja_takes_tokens
 from contain.budget.opening import find_root, open_budget
-from contain.budget.parallelism import added_arguments, hints, jobserver_fds
+from contain.budget.parallelism import hints, jobserver_fds
 from contain.budget.queue.waiting import Waiting
 from contain.budget.tenure import Tenure
 from contain.cli import resume
@@ -160,16 +162,31 @@ def _granted(
         else:
             environ[name] = value
     environ[nested.VARIABLE] = row.permit.id
-    form = server.form if server is not None else None
-    told = asked.name == "other" or (asked.tool == "ninja" and ninja_takes_tokens(budget.folder, path, form))
     # Nothing else tells of the memory of a whole tree where no cgroup counts it, and the next one is asked with it.
     job = job.replace(
         sample_memory=True,
         env=environ,
-        args=(*job.args, *(() if told else added_arguments(asked.tool, job.args, width))),
+        args=_arguments(
+            job, asked, width, server.form if server is not None else None, (budget.folder, path)
+        ),
         keep_fds=(*job.keep_fds, *(server.keep_fds if server is not None else ())),
     )
     return job, Tenure(desk, row, bell, server, budget.answerer(desk, row.permit.id))
+
+
+def _arguments(
+    job: Job, asked: JobClass, width: int, form: str | None, where: tuple[str, str]
+) -> tuple[str, ...]:
+    """The command's own arguments, as wide as its permit and no wider. ``where``: the registry's folder, and a PATH."""
+    if asked.name == "other":
+        return job.args
+    takes_tokens = asked.tool == "make" if form is not None else False
+    if asked.tool == "ninja":
+        takes_tokens = ninja_takes_tokens(*where, form)
+    args = lowered(job.args, jobs_options(job.command, asked), width, tokens=takes_tokens)
+    if args != job.args:
+        Voice.line(f"it may start {width} at a time, as its permit has it, and not as its command line says")
+    return args if takes_tokens else (*args, *added_arguments(asked.tool, args, width))
 
 
 class Voice:
@@ -198,9 +215,10 @@ class Voice:
             self._shown, self._said_s = text, time.monotonic()
             self.line(text)
 
-    def line(self, text: str) -> None:
+    @classmethod
+    def line(cls, text: str) -> None:
         """A whole line."""
-        self._write(f"contain: {text}\n")
+        cls._write(f"contain: {text}\n")
 
     def done(self) -> None:
         """The wait is over; the live line goes."""

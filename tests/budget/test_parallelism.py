@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contain.budget.parallelism import LOWEST, WORKERS, added_arguments, gradle_options, hints, make_flags
+from contain.budget.arguments import added_arguments, lowered
+from contain.budget.parallelism import LOWEST, WORKERS, gradle_options, hints, make_flags
 
 NUMBERS = st.integers(1, 99_999).map(str)
 GARBAGE = st.sampled_from(["", "100%", "auto", "0", "-1", "4,2", "1e3", " ", "٣", "9" * 40, "default"])
@@ -166,3 +167,27 @@ def test_tools_without_a_variable_get_an_argument(
 ) -> None:
     """Jest and xcodebuild read no variable; a caller's own number stays."""
     assert added_arguments(tool, arguments, 4) == added
+
+
+LOWERED: dict[str, tuple[str, str, bool, str]] = {
+    "attached": ("-j", "-j8 all", False, "-j2 all"),
+    "apart": ("-j --jobs", "-j 8 --jobs 9 all", False, "-j 2 --jobs 2 all"),
+    "with =": ("-j --jobs", "--jobs=8", False, "--jobs=2"),
+    "in a bundle": ("-j", "-kj8 all", False, "-kj2 all"),
+    "lower already": ("-j", "-j1 all", False, "-j1 all"),
+    "no number": ("-n", "-n auto -k x", False, "-n auto -k x"),
+    "another option": ("-j", "-l8 -C 9 all", False, "-l8 -C 9 all"),
+    "behind --": ("-j", "-j8 -- -j8", False, "-j2 -- -j8"),
+    "tokens, attached": ("-j", "-j8 all", True, "all"),
+    "tokens, apart": ("-j", "-j 8 all", True, "all"),
+    "tokens, bare": ("-j", "-j all", True, "all"),
+    "tokens, in a bundle": ("-j", "-kj8 all", True, "-k all"),
+    "tokens, with =": ("--jobs", "--jobs=8 all", True, "all"),
+    "a launcher's": ("", "-n 10 pytest -n 8", False, "-n 10 pytest -n 8"),
+}
+
+
+@pytest.mark.parametrize(("jobs", "given", "tokens", "kept"), LOWERED.values(), ids=LOWERED)
+def test_what_a_command_line_says_is_lowered(jobs: str, given: str, tokens: bool, kept: str) -> None:  # noqa: FBT001
+    """Eight workers in two units are six too many, whoever has typed them."""
+    assert lowered(given.split(), jobs.split(), 2, tokens=tokens) == tuple(kept.split())

@@ -68,6 +68,8 @@ WRONG = {
     "no such capability": ("--cap-drop", "net_row", "--", "true"),
     "an empty command": ("--", ""),
     "no directory": ("--cwd", "/nonesuch", "--", "true"),
+    "a session that moves the cursor": ("--session", "a\x1b[2J", "--", "true"),
+    "a long holder": ("--holder", "x" * 201, "--", "true"),
 }
 
 

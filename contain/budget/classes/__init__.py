@@ -14,5 +14,13 @@ from __future__ import annotations
 from contain.budget.classes.kinds import KINDS, JobClass
 from contain.budget.classes.recognise import classify
 from contain.budget.classes.scripts import BLIND, Eyes, Sight
+from contain.budget.classes.tools import TOOLS
+from contain.budget.classes.words import base_name
 
-__all__ = ["BLIND", "KINDS", "Eyes", "JobClass", "Sight", "classify"]
+__all__ = ["BLIND", "KINDS", "Eyes", "JobClass", "Sight", "classify", "jobs_options"]
+
+
+def jobs_options(command: str, asked: JobClass) -> tuple[str, ...]:
+    """The options by which ``command`` itself says how many workers it starts; () for a launcher of the tool."""
+    tool = TOOLS.get(asked.tool)
+    return tool.jobs if tool is not None and base_name(command) == asked.tool else ()
