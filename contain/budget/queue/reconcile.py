@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from contain.budget.arbiter import leave, release
 from contain.budget.registry.rows import TicketRow, dumps
+from receipts import NamespaceInit, Unreadable, decode, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,14 @@ UNBOUND_S = 10.0
 """A grant that nobody takes for so long, awake, is somebody else's turn."""
 
 GRANTED, BOUND, RUNNING, CLEANUP = "granted", "bound", "running", "cleanup"
+
+
+def proof_of(text: str) -> NamespaceInit | None:
+    """A proof as the registry has it; None for one that cannot be read: its tree is unknown, so its permit stays."""
+    try:
+        return decode(NamespaceInit, jsontext.loads(text))
+    except (ValueError, Unreadable):
+        return None
 
 
 def births(book: Book) -> dict[str, Birth | str]:
