@@ -1,8 +1,8 @@
 """One customer of a registry: ``python -m tests.budget.customer FOLDER NAME [FIELD=NUMBER...]``.
 
-A line on its input gives the permit back. A FIELD is of the sample (busy, load1, available_mib) or of the policy
-(ceiling, floor, settle_s); ``light=1`` asks for the light lane. The machine that it sees is idle and has two
-cores, so that a test decides who waits, and not the load.
+A line on its input gives the permit back. Its session is the NAME up to a dot. A FIELD is of the sample (busy, load1,
+available_mib) or of the policy (ceiling, floor, settle_s); ``light=1`` asks for the light lane. The machine that it
+sees is idle and has two cores, so that a test decides who waits, and not the load.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> int:
     """Says ``asking``, then ``granted``, then ``returned``."""
     folder, name = sys.argv[1:3]
     numbers = {field: float(number) for field, _, number in (word.partition("=") for word in sys.argv[3:])}
-    ticket = Ticket(id=name, seq=0, session=name)
+    ticket = Ticket(id=name, seq=0, session=name.partition(".")[0])
     if numbers.pop("light", 0):
         ticket = ticket.replace(lane="light", min_units=0, want_units=0, draws=(("lane:light", 1),))
     counter = desk(folder, None, **numbers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -107,3 +108,15 @@ def test_the_bell_of_who_was_killed_is_removed(tmp_path: Path) -> None:
         third.process.wait()
         desk(str(shop.folder)).tick()
         assert {path.name for path in (shop.folder / FOLDER).iterdir()} == {"a", "b"}
+
+
+def test_an_old_bell_that_nobody_hears_is_removed(line: Line) -> None:
+    """Who was killed between making it and the commit of its ticket has no row to tell of it."""
+    folder = line.folder / FOLDER
+    os.mkfifo(folder / "killed")
+    os.mkfifo(folder / "just-made")
+    for name in ("killed", "a"):
+        os.utime(folder / name, (0, 0))
+    line.desk.tick()
+    left = {path.name for path in folder.iterdir()}
+    assert left == {*line.bells, "just-made"}

@@ -11,7 +11,6 @@ from contain.budget.registry import bindings
 from contain.budget.registry.rows import dumps
 from contain.errors import NestedRefused, PermitLost
 from contain.job import new_id
-from receipts import NamespaceInit, Unreadable, decode, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class Desk:
         """Looks at every birth in these rows that is not known to be gone."""
         for key, born in reconcile.births(rows).items():
             if key not in self._gone:
-                known = proof_of(born) if isinstance(born, str) else born
+                known = reconcile.proof_of(born) if isinstance(born, str) else born
                 if known is None:
                     continue
                 watched = self._backend.watch(known)
@@ -185,7 +184,9 @@ class Desk:
                 if row is not None and row.permit.state == reconcile.BOUND:
                     book.restate(permit_id, reconcile.RUNNING, now.awake_s)
 
-        return self.commit(change)[2]
+        book = self.commit(change)[2]
+        wake.sweep(self.registry.folder)
+        return book
 
     def enqueue(self, row: TicketRow) -> TicketRow:
         """A new ticket at the end of the line; it may be granted in the same commit.
@@ -332,11 +333,3 @@ class Desk:
     def gone(self, row: TicketRow | PermitRow) -> bool:
         """Whether the owner is known to be gone."""
         return dumps(row.owner) in self._gone
-
-
-def proof_of(text: str) -> NamespaceInit | None:
-    """A proof as the registry has it; None for one that cannot be read: its tree is unknown, so its permit stays."""
-    try:
-        return decode(NamespaceInit, jsontext.loads(text))
-    except (ValueError, Unreadable):
-        return None

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from contain.budget.arbiter import leave, release
 from contain.budget.registry.rows import PermitRow, TicketRow, dumps
+from receipts import NamespaceInit, Unreadable, decode, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,14 @@ GLANCE = 64
 """So many of the waiting the sentinel looks at when it ticks: each is a few system calls, and a thousand may wait."""
 
 GRANTED, BOUND, RUNNING, CLEANUP = "granted", "bound", "running", "cleanup"
+
+
+def proof_of(text: str) -> NamespaceInit | None:
+    """A proof as the registry has it; None for one that cannot be read: its tree is unknown, so its permit stays."""
+    try:
+        return decode(NamespaceInit, jsontext.loads(text))
+    except (ValueError, Unreadable):
+        return None
 
 
 def births(rows: Iterable[TicketRow | PermitRow]) -> dict[str, Birth | str]:

@@ -6,8 +6,8 @@ nothing has run. Then the init alone is killed, and its permit returns on its en
 
 from __future__ import annotations
 
-from contain.budget.queue.reconcile import BOUND
-from receipts import PREPARED, NamespaceInit, Receipt, Store, Unreadable, Unsafe, decode, jsontext, open_place
+from contain.budget.queue.reconcile import BOUND, proof_of
+from receipts import PREPARED, Receipt, Store, Unreadable, Unsafe, open_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def look(book: Book, backend: Backend, now: Now) -> list[str]:
         found = _begun(row, backend)
         if found:
             begun.append(permit_id)
-        elif found is False and age_s >= UNOPENED_S and row.proof is not None:
-            backend.finish(decode(NamespaceInit, jsontext.loads(row.proof)), 0.0, kill=True)
+        elif found is False and age_s >= UNOPENED_S and (proof := proof_of(row.proof or "")) is not None:
+            backend.finish(proof, 0.0, kill=True)
     return begun
 
 

@@ -12,7 +12,6 @@ import time
 
 from contain.budget.arbiter import explain, render
 from contain.budget.queue import reconcile
-from contain.budget.queue.desk import proof_of
 from contain.budget.queue.wake import Bell
 from contain.budget.registry.rows import TicketRow
 from contain.errors import LockUnavailable, NeverPossible, RegistryDamaged, WaitedTooLong, WaitInterrupted
@@ -267,7 +266,10 @@ class Waiting:
                 continue  # this very process will not see its own end
             if not self._desk.gone(row):
                 found.append(self._backend.watch(row.owner))
-            elif row.permit.state == reconcile.CLEANUP and (proof := proof_of(row.proof or "")) is not None:
+            elif (
+                row.permit.state == reconcile.CLEANUP
+                and (proof := reconcile.proof_of(row.proof or "")) is not None
+            ):
                 found.append(self._backend.watch(proof))
         return found
 

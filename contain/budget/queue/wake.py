@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 
 from contain.errors import RegistryDamaged
 
 FOLDER = "wake"
+OLD_S = 60.0
+"""A FIFO is opened in the moment after it is made: one so old that nobody has open is nobody's."""
 
 
 def path_of(registry_folder: str, name: str) -> str:
@@ -102,9 +105,24 @@ def _open(registry_folder: str, name: str) -> int | None:
         raise
 
 
-def remove(registry_folder: str, name: str) -> None:
-    """The FIFO of a waiter that was killed."""
+def sweep(registry_folder: str) -> None:
+    """Removes the FIFOs of those who were killed before they had a ticket: no row tells of them."""
     try:
-        os.unlink(os.path.join(registry_folder, FOLDER, name))
-    except FileNotFoundError:
-        pass
+        names = os.listdir(os.path.join(registry_folder, FOLDER))
+    except OSError:
+        return  # nobody has waited here yet, or nobody can
+    for name in names:
+        path = path_of(registry_folder, name)
+        try:
+            old = time.time() - os.stat(path).st_mtime > OLD_S
+        except FileNotFoundError:
+            continue
+        if old and not _rings(registry_folder, name):
+            forget(registry_folder, name)
+
+
+def _rings(registry_folder: str, name: str) -> bool:
+    fd = _open(registry_folder, name)
+    if fd is not None:
+        os.close(fd)
+    return fd is not None

@@ -10,7 +10,7 @@ from contain.budget.registry import bindings
 from contain.budget.registry.book import VERSION, Book, make_tables, permit_in
 from contain.budget.registry.csqlite import csqlite
 from contain.budget.registry.lock import GIVE_UP_S, RegistryLock
-from contain.errors import LockUnavailable, RegistryDamaged
+from contain.errors import RegistryDamaged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -210,17 +210,19 @@ class Registry:
         return self._connection
 
     def _open_to_look(self) -> None:
-        """With the lock, since it may make the file and its tables; without, if there is one and the lock is not had.
+        """With the lock where the file or its tables are still to be made; else without.
 
-        Who looks must not wait for a stopped process: it is what he wants to see.
+        Who looks must not wait for a stopped process: it is what he wants to see, and who changes something waits for
+        it in any case, and should do so once.
         """
-        try:
-            with self._lock():
-                self._open()
-        except LockUnavailable:
-            if not os.path.exists(os.path.join(self.folder, FILE)):
-                raise
-            self._open(make=False)
+        if os.path.exists(os.path.join(self.folder, FILE)):
+            try:
+                self._open(make=False)
+                return
+            except RegistryDamaged:
+                pass  # half made by whoever has the lock now, or truly damaged: then it is found so again
+        with self._lock():
+            self._open()
 
 
 def _forget(connection: Connection) -> None:
