@@ -7,7 +7,6 @@ import os
 from contain.backend import Machine
 from contain.budget import nested
 from contain.budget.costs import Costs
-from contain.budget.jobserver import path_of
 from contain.budget.nested import Answerer
 from contain.budget.operator import Operator
 from contain.budget.policy import check, preset
@@ -57,6 +56,8 @@ class Budget:
 
     def _forget(self, permit_id: str, proof: str | None) -> None:
         """The jobserver and the socket of a wrapper that was killed."""
+        from contain.budget.jobserver import path_of  # most commands have none
+
         names = [os.path.join(self.root, nested.FOLDER, permit_id), path_of(self.folder, permit_id)]
         if proof is not None:
             names.append(os.path.join(self.root, nested.FOLDER, str(jsontext.loads(proof).get("namespace"))))

@@ -7,9 +7,7 @@ import time
 
 from contain.adapter import NoBudget
 from contain.budget import asking, costs, nested
-from contain.budget.jobserver import Jobserver
 from contain.budget.local import LocalAdapter, OuterAdapter
-from contain.budget.make import form_here
 from contain.budget.opening import find_root, open_budget
 from contain.budget.parallelism import added_arguments, hints, jobserver_fds
 from contain.budget.queue.waiting import Waiting
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from contain.adapter import BudgetAdapter
     from contain.backend import Backend
     from contain.budget.classes import JobClass
+    from contain.budget.jobserver import Jobserver
     from contain.budget.opening import Budget
     from contain.budget.queue.desk import Desk
     from contain.budget.queue.waiting import Standing
@@ -149,6 +148,9 @@ def _granted(
     environ = dict(os.environ if job.env is None else job.env)
     server: Jobserver | None = None
     if asked.name in SHARES_TOKENS and row.permit.units > 0:
+        from contain.budget.jobserver import Jobserver
+        from contain.budget.make import form_here
+
         form = form_here(budget.folder, environ.get("PATH", os.defpath))
         server = Jobserver(budget.folder, row.permit.id, row.permit.units, form=form)
     width = asked.width(row.permit.units)
