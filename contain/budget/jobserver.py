@@ -15,9 +15,9 @@ See "POSIX Jobserver Interaction" in the GNU make manual, and pipe(7).
 
 from __future__ import annotations
 
-import array
 import fcntl
 import os
+import sys
 import termios
 
 from contain.errors import SetupFailed
@@ -237,6 +237,4 @@ class Jobserver:
 
 def _waiting_bytes(fd: int) -> int:
     """What can be read. See FIONREAD in tty_ioctl(4) and pipe(7)."""
-    count = array.array("i", [0])
-    fcntl.ioctl(fd, termios.FIONREAD, count)
-    return count[0]
+    return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)

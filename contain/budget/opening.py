@@ -7,7 +7,6 @@ import os
 from contain.backend import Machine
 from contain.budget import nested
 from contain.budget.costs import Costs
-from contain.budget.jobserver import path_of
 from contain.budget.nested import Answerer
 from contain.budget.operator import Operator
 from contain.budget.policy import check, preset
@@ -85,6 +84,8 @@ class Budget:
 
     def _forget(self, permit_id: str, proof: str | None) -> None:
         """The jobserver and the socket of a wrapper that was killed."""
+        from contain.budget.jobserver import path_of  # most commands have none
+
         nested.forget(self.root, permit_id, proof)
         try:
             os.unlink(path_of(self.folder, permit_id))

@@ -9,9 +9,7 @@ from contain.adapter import NoBudget
 from contain.budget import asking, costs, nested
 from contain.budget.arguments import added_arguments, lowered
 from contain.budget.classes import jobs_options
-from contain.budget.jobserver import Jobserver
 from contain.budget.local import LocalAdapter, OuterAdapter
-from contain.budget.make import form_here, ninja_takes_tokens
 from contain.budget.opening import find_root, open_budget
 from contain.budget.parallelism import hints, jobserver_fds
 from contain.budget.queue.waiting import Waiting
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from contain.adapter import BudgetAdapter
     from contain.backend import Backend
     from contain.budget.classes import JobClass
+    from contain.budget.jobserver import Jobserver
     from contain.budget.opening import Budget
     from contain.budget.queue.desk import Desk
     from contain.budget.queue.waiting import Standing
@@ -152,6 +151,9 @@ def _granted(
     server: Jobserver | None = None
     path = environ.get("PATH", os.defpath)
     if asked.name in SHARES_TOKENS and row.permit.units > 0:
+        from contain.budget.jobserver import Jobserver
+        from contain.budget.make import form_here
+
         server = Jobserver(
             budget.folder, row.permit.id, row.permit.units, form=form_here(budget.folder, path)
         )
@@ -182,6 +184,8 @@ def _arguments(
         return job.args
     takes_tokens = asked.tool == "make" if form is not None else False
     if asked.tool == "ninja":
+        from contain.budget.make import ninja_takes_tokens
+
         takes_tokens = ninja_takes_tokens(*where, form)
     args = lowered(job.args, jobs_options(job.command, asked), width, tokens=takes_tokens)
     if args != job.args:

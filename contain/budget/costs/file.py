@@ -7,6 +7,7 @@ import os
 import time
 from contextlib import contextmanager
 
+from contain.csqlite import csqlite
 from contain.errors import CostsUnusable
 
 TYPE_CHECKING = False
@@ -75,14 +76,12 @@ class CostsFile:
     @contextmanager
     def _errors_named(self) -> Iterator[None]:
         """Raises CostsUnusable instead of what SQLite and the kernel raise. A damaged file is moved aside."""
-        import sqlite3
-
         try:
             yield
-        except (sqlite3.Error, OSError, ValueError) as error:
+        except (csqlite.Error, OSError, ValueError) as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             # SQLITE_ERROR: our few statements are right, so the tables are not ours. ValueError: a row makes no sense.
-            damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+            damaged = code in (csqlite.SQLITE_CORRUPT, csqlite.SQLITE_NOTADB, csqlite.SQLITE_ERROR)
             told = f"Learned costs cannot be used ({error})."
             if damaged or isinstance(error, ValueError):
                 told = self._move_aside(error)
@@ -92,14 +91,12 @@ class CostsFile:
 
     def _open(self) -> Connection:
         """The connection of this process to the file that is there now. Made with its table where there is none."""
-        import sqlite3
-
         inode = self._inode_now()
         if self._connection is not None and (self._pid, self._inode) == (os.getpid(), inode):
             return self._connection
         self.close()
         self._inode = inode  # of the file that is moved aside, should it turn out to be damaged
-        connection = sqlite3.connect(self._path, isolation_level=None, timeout=BUSY_S)
+        connection = csqlite.connect(self._path, isolation_level=None, timeout=BUSY_S)
         connection.text_factory = _text
         try:
             if not _version(connection):

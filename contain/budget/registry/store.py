@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from contain.budget.registry import bindings
 from contain.budget.registry.book import VERSION, Book, make_tables, permit_in
-from contain.budget.registry.csqlite import csqlite
 from contain.budget.registry.lock import GIVE_UP_S, RegistryLock
+from contain.csqlite import csqlite
 from contain.errors import RegistryDamaged
 
 TYPE_CHECKING = False
