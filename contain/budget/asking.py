@@ -145,6 +145,12 @@ def _summed(draws: Sequence[tuple[str, int]]) -> dict[str, int]:
     return total
 
 
+def patience_s(asked: JobClass, policy: Policy) -> float | None:
+    """How long a command of this class waits by policy; None: for ever."""
+    own_s = policy.cost(asked.name, asked.lane).max_wait_s
+    return policy.max_wait_s if own_s is None else own_s
+
+
 def session_of(environ: Mapping[str, str], asked: str | None = None) -> tuple[str, str]:
     """(session, where that is from): an option, a variable that names one, the terminal's, or the oldest ancestor.
 

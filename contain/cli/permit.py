@@ -102,14 +102,22 @@ def ask(options: Options, backend: Backend, front: Front, receipts_path: str) ->
         job.permit_id, asked, budget.policy, session, options.holder or "", learned.recall(key)
     )
     ticket = asking.drawing(ticket, options.draws, budget.policy)
-    until_s = None if options.max_wait_ms is None else time.monotonic() + options.max_wait_ms / 1000
-    if until_s is None and asked.lane == "server":
-        until_s = time.monotonic()
+    by_policy = options.max_wait_ms is None
+    wait_s = asking.patience_s(asked, budget.policy) if by_policy else (options.max_wait_ms or 0) / 1000
+    until_s = None if wait_s is None else time.monotonic() + wait_s
     stands = None if resumed is None else resumed.row
     if stands is not None:
         ticket, until_s = stands.ticket, stands.until_s
     desk.registry.asked = front.stopped
-    waiting = Waiting(desk, backend, ticket, until_s=until_s, interrupts=front, tell=voice.standing)
+    waiting = Waiting(
+        desk,
+        backend,
+        ticket,
+        until_s=until_s,
+        interrupts=front,
+        tell=voice.standing,
+        runs_anyway=by_policy and budget.policy.after_wait == "run",
+    )
     try:
         row = waiting.run(resume.native(backend, job), stands)
     except WaitInterrupted:
@@ -164,9 +172,13 @@ def _granted(
         else:
             environ[name] = value
     environ[nested.VARIABLE] = row.permit.id
+    limits = job.limits
+    if budget.policy.nice and limits.nice is None:
+        limits = limits.replace(nice=budget.policy.nice)
     # Nothing else tells of the memory of a whole tree where no cgroup counts it, and the next one is asked with it.
     job = job.replace(
         sample_memory=True,
+        limits=limits,
         env=environ,
         args=_arguments(
             job, asked, width, server.form if server is not None else None, (budget.folder, path)

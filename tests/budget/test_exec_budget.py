@@ -89,3 +89,23 @@ def test_children_are_told_their_share(tmp_path: Path) -> None:
         tmp_path, CALM + "GOMAXPROCS=64 $C exec --budget -- sh -c 'echo $GOMAXPROCS $CARGO_BUILD_JOBS'"
     )
     assert done.stdout.split() == ["1", "1"], done.stderr
+
+
+def test_whose_time_is_over_runs_where_the_policy_says_so(tmp_path: Path) -> None:
+    """Counted, and marked: more than the limit is in use then, and everybody can see it. An own --max-wait refuses."""
+    told = "'after_wait = \"run\"' 'max_wait_s = 0.3' 'nice = 3' 'base"
+    done = in_an_account(
+        tmp_path,
+        CALM.replace("'base", told, 1)
+        + """
+$C exec --session a -- sleep 1000 & A=$!
+until $C status | grep -q '"session":"a"'; do sleep 0.05; done
+$C exec --session c --max-wait 0.1 -- echo never; echo refused=$?
+$C exec --session b -- sh -c 'nice; $C status'
+kill $A; wait $A; $C status""",
+    )
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["refused=125", "3"], done.stderr
+    both = {one["session"]: one["how"] for one in status(lines[2])["permits"]}
+    assert both == {"a": "limit", "b": "open"}
+    assert status(done.stdout)["permits"] == []

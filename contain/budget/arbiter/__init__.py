@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contain.budget.arbiter.accounts import after, enqueue, leave, release, settled
+from contain.budget.arbiter.accounts import after, enqueue, leave, release, run_anyway, settled
 from contain.budget.arbiter.explain import explain, free, never, ticket_of
 from contain.budget.arbiter.facts import (
     Decision,
@@ -50,6 +50,7 @@ __all__ = [
     "pool_states",
     "release",
     "render",
+    "run_anyway",
     "settled",
     "ticket_of",
 ]

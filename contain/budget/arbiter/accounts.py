@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contain.budget.arbiter.facts import Permit
+from contain.budget.arbiter.facts import Grant, Permit
 from contain.budget.arbiter.walk import cost, share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from contain.budget.arbiter.facts import Decision, Grant, Now, Snapshot, Ticket
+    from contain.budget.arbiter.facts import Decision, Now, Snapshot, Ticket
     from contain.budget.policy import Policy
 
 
@@ -71,6 +71,18 @@ def after(snapshot: Snapshot, decision: Decision, policy: Policy, now: Now) -> S
         service=service,
         limit=decision.limit,
     )
+
+
+def run_anyway(snapshot: Snapshot, ticket_id: str, policy: Policy, now: Now) -> Snapshot:
+    """The ticket is a permit for its least, marked ``open``: its time is over, and it runs without a grant, counted."""
+    ticket = next((one for one in snapshot.tickets if one.id == ticket_id), None)
+    if ticket is None:
+        return snapshot
+    permit = permit_of(
+        Grant(ticket=ticket, units=min(ticket.min_units, policy.base), how="open"), policy, now
+    )
+    service = {**snapshot.service, permit.session: snapshot.service.get(permit.session, 0.0) + permit.charged}
+    return leave(snapshot, ticket_id).replace(permits=(*snapshot.permits, permit), service=service)
 
 
 def permit_of(grant: Grant, policy: Policy, now: Now) -> Permit:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import time
 
-from contain.budget.arbiter import Now, after, decide, enqueue, explain, leave, release, render, settled
+from contain.budget.arbiter import (
+    Now,
+    after,
+    decide,
+    enqueue,
+    explain,
+    leave,
+    release,
+    render,
+    run_anyway,
+    settled,
+)
 from contain.budget.queue import reconcile, unopened, wake
 from contain.budget.queue.line import Line
 from contain.budget.registry import bindings
@@ -205,6 +216,16 @@ class Desk:
         if next(iter(book.tickets), None) == placed.ticket.id:
             self.tick()
         return placed
+
+    def run_anyway(self, ticket_id: str) -> None:
+        """The ticket's time is over, and the policy lets it run: a permit that was not granted, and is counted."""
+
+        def change(book: Book, now: Now) -> None:
+            if ticket_id in book.tickets:
+                book.settle(run_anyway(book.snapshot, ticket_id, self.policy, now), now.awake_s)
+                book.note("granted", book.permits[ticket_id], now.awake_s, now.wall_s, "open")
+
+        self.commit(change)
 
     def restore(self, row: TicketRow) -> None:
         """A ticket that vanished, or was dormant, at its own place again."""

@@ -76,8 +76,10 @@ class Waiting:
         until_s: float | None,
         interrupts: Interrupts | None,
         tell: Callable[[Standing], None],
+        runs_anyway: bool = False,
     ) -> None:
-        """``until_s``: awake seconds; None waits for ever."""
+        """``until_s``: awake seconds; None waits for ever. ``runs_anyway``: what comes then, instead of an error."""
+        self._runs_anyway = runs_anyway
         self._desk = desk
         self._backend = backend
         self._ticket = ticket
@@ -234,6 +236,9 @@ class Waiting:
     def _expire(self, why: str) -> None:
         """Raises WaitedTooLong when the time is over, WaitInterrupted when somebody wants an end."""
         if self._until_s is not None and self._desk.now().awake_s >= self._until_s:
+            if self._runs_anyway:
+                self._desk.run_anyway(self._ticket.id)
+                return
             raise WaitedTooLong(
                 f"Not granted in time ({why}).",
                 advice="contain status shows who has what; ask again, or wait longer (--max-wait).",
