@@ -270,6 +270,9 @@ class Backend(Protocol):
     def name_process(self, name: str) -> None:
         """What ps and top call this process."""
 
+    def environment(self) -> dict[str, str]:
+        """The variables that this process was started with: what Python has added for itself is not a job's."""
+
     def catch(self, numbers: Iterable[int]) -> SignalSource:
         """Takes these signals of this process as data from now on; every other signal is unblocked."""
 

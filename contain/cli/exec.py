@@ -51,17 +51,17 @@ def main(args: list[str]) -> int:
         sys.stdout.write(exec_options.USAGE)
         return 0
     try:
-        options = exec_options.parse(args, new_id)
-        return _run(options)
+        backend = find_backend()
+        options = exec_options.parse(args, new_id, backend.environment)
+        return _run(options, backend)
     except ContainError as error:
         complain(error)
         return FAILED
 
 
-def _run(options: Options) -> int:
+def _run(options: Options, backend: Backend) -> int:
     terminal_fd = terminal.find()
     job = options.job.replace(shared_session=terminal_fd is not None)
-    backend = find_backend()
     try:
         backend.check_host()
         backend.start(shared_session=job.shared_session)

@@ -202,8 +202,8 @@ FLAGS = {
 }
 
 
-def parse(args: list[str], new_id: Callable[[], str]) -> Options:
-    """Raises UsageError for what makes no sense."""
+def parse(args: list[str], new_id: Callable[[], str], environ: Callable[[], dict[str, str]]) -> Options:
+    """Raises UsageError for what makes no sense. ``environ``: what ``--env`` adds to."""
     found: dict[str, dict[str, object]] = {"job": {}, "limits": {}, "options": {}}
     lists: dict[str, list[object]] = {"drop_capabilities": [], "keep_fds": [], "env": [], "draws": []}
     rest = list(args)
@@ -234,7 +234,7 @@ def parse(args: list[str], new_id: Callable[[], str]) -> Options:
         raise UsageError("There is no command.", advice="contain exec -- COMMAND [ARG...]")
     if found["options"].get("summary") or found["options"].get("json"):
         found["job"]["sample_memory"] = True  # only where somebody wants to know: it costs a look a second
-    options = Options(job=_job(rest, found, lists, new_id), draws=tuple(lists["draws"]))  # type: ignore[arg-type]
+    options = Options(job=_job(rest, found, lists, new_id, environ), draws=tuple(lists["draws"]))  # type: ignore[arg-type]
     return _sensible(options.replace(**found["options"]))
 
 
@@ -249,6 +249,7 @@ def _job(
     found: Mapping[str, dict[str, object]],
     lists: Mapping[str, list[object]],
     new_id: Callable[[], str],
+    environ: Callable[[], dict[str, str]],
 ) -> Job:
     job_id = str(found["job"].pop("id", None) or new_id())
     job = Job(
@@ -266,12 +267,11 @@ def _job(
         ),
     )
     if lists["env"]:
-        job = job.replace(env=_env([str(text) for text in lists["env"]]))
+        job = job.replace(env=_env([str(text) for text in lists["env"]], environ()))
     return job.replace(**found["job"])
 
 
-def _env(variables: list[str]) -> Mapping[str, str]:
-    found = dict(os.environ)
+def _env(variables: list[str], found: dict[str, str]) -> Mapping[str, str]:
     for variable in variables:
         name, equals, value = variable.partition("=")
         if not equals or not name:

@@ -155,7 +155,7 @@ def _granted(
     job: Job, asked: JobClass, budget: Budget, desk: Desk, row: PermitRow, bell: Bell
 ) -> tuple[Job, Tenure]:
     """What follows the permit while the job runs, and the job with what it is told of its share."""
-    environ = dict(os.environ if job.env is None else job.env)
+    environ = budget.backend.environment() if job.env is None else dict(job.env)
     server: Jobserver | None = None
     path = environ.get("PATH", os.defpath)
     if asked.name in SHARES_TOKENS and row.permit.units > 0:

@@ -59,6 +59,10 @@ class LinuxBackend:
         """See contain.backend.Backend."""
         process.name_process(name)
 
+    def environment(self) -> dict[str, str]:
+        """See contain.backend.Backend."""
+        return dict(os.fsdecode(variable).split("=", 1) for variable in command.inherited())
+
     def catch(self, numbers: Iterable[int]) -> SignalSource:
         """See contain.backend.Backend."""
         from contain.linux.signals import SignalSource

@@ -109,3 +109,12 @@ kill $A; wait $A; $C status""",
     both = {one["session"]: one["how"] for one in status(lines[2])["permits"]}
     assert both == {"a": "limit", "b": "open"}
     assert status(done.stdout)["permits"] == []
+
+
+@pytest.mark.parametrize("option", ["--budget", "--no-budget", "--env X=1"])
+def test_what_python_gives_itself_is_not_the_jobs(tmp_path: Path, option: str) -> None:
+    """In an empty environment Python sets LC_CTYPE for itself; a command has its caller's variables, and ours."""
+    done = in_an_account(tmp_path, CALM + f"env -i PATH=$PATH $C exec {option} -- env")
+    names = {line.partition("=")[0] for line in done.stdout.splitlines()}
+    assert "PATH" in names, done.stderr
+    assert "LC_CTYPE" not in names

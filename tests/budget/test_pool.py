@@ -88,7 +88,7 @@ def test_a_draw_that_no_policy_has_is_refused_with_the_way_to_add_it() -> None:
 def test_a_draw_is_a_pool_and_a_number(word: str) -> None:
     """Anything else is a usage error."""
     with pytest.raises(UsageError, match="--draw takes"):
-        exec_options.parse(["--budget", "--draw", word, "true"], new_id)
+        exec_options.parse(["--budget", "--draw", word, "true"], new_id, dict)
 
 
 def pools(text: str) -> dict[str, dict[str, Any]]:
