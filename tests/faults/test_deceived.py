@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from tests.budget.shop import Customer, Shop
 
 
+pytestmark = pytest.mark.timeout(200)
+"""Many processes are started here, and a busy machine takes its time for each."""
+
+
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
     """Two hold all there is; a and b wait."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from tests.budget.shop import Shop
 
+pytestmark = pytest.mark.timeout(200)
+"""Many processes are started here, and a busy machine takes its time for each."""
+
 HURRIED = (sys.executable, "-m", "tests.faults.hurried", "0.03")
 SILENT = (sys.executable, "-m", "tests.faults.silent_judge")
 

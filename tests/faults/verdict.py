@@ -25,6 +25,7 @@ STAY = (
     "sample.json",
     "sample.lock",
     "wake",
+    "bindings",
 )
 """What a registry's folder keeps when nobody uses it. Everything else is of one ticket or permit."""
 
