@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SESSIONS = 8
 UNITS = 4
 LIVE_S = 120.0
-IN_LINE = 2
+IN_LINE = 3
 LEAST_JAIN = 0.98
 SMALL_S = 3.0
 STREAM = 8
@@ -71,13 +71,13 @@ def make(folder: Path, name: str, units: int, seconds: float, log_to: Path, sess
 
 
 def live(folder: Path, table: Table) -> None:
-    """Eight sessions, each with two commands in line all the time: one to four units, a third of a second to two."""
+    """Eight sessions, each with three commands in line all the time: of one to four units, and one to three seconds."""
     account.policy(UNITS)
     end_s = time.time() + LIVE_S
 
     def session(number: int) -> None:
         name, units = f"live{number}", number % UNITS + 1
-        words = make(folder, name, units, 0.3 + 0.25 * ((number * 3) % 8), folder / name, name)
+        words = make(folder, name, units, 1.0 + 0.25 * ((number * 3) % 8), folder / name, name)
         while time.time() < end_s:
             all_at_once([words])
 
