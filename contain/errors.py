@@ -179,7 +179,7 @@ class LockUnavailable(ContainError):
 
     reason = "registry-locked"
     exit_code = 83
-    usual_state = "Nothing was changed; a ticket that was waiting keeps its place."
+    usual_state = "Nothing was changed; a ticket that was waiting ends with its command."
 
 
 class RegistryDamaged(ContainError):

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
     from contain.adapter import BudgetAdapter
     from contain.backend import Backend
+    from contain.budget.arbiter import Ticket
     from contain.budget.classes import JobClass
     from contain.budget.jobserver import Jobserver
     from contain.budget.opening import Budget
     from contain.budget.queue.desk import Desk
     from contain.budget.queue.waiting import Standing
     from contain.budget.queue.wake import Bell
-    from contain.budget.registry import PermitRow
+    from contain.budget.registry import PermitRow, TicketRow
     from contain.cli.exec_options import Options
     from contain.job import Job
     from contain.lifecycle.front import Front
@@ -102,22 +103,9 @@ def ask(options: Options, backend: Backend, front: Front, receipts_path: str) ->
         job.permit_id, asked, budget.policy, session, options.holder or "", learned.recall(key)
     )
     ticket = asking.drawing(ticket, options.draws, budget.policy)
-    by_policy = options.max_wait_ms is None
-    wait_s = asking.patience_s(asked, budget.policy) if by_policy else (options.max_wait_ms or 0) / 1000
-    until_s = None if wait_s is None else time.monotonic() + wait_s
     stands = None if resumed is None else resumed.row
-    if stands is not None:
-        ticket, until_s = stands.ticket, stands.until_s
+    waiting = _waiting(options, asked, budget, desk, front, (ticket, voice, stands))
     desk.registry.asked = front.stopped
-    waiting = Waiting(
-        desk,
-        backend,
-        ticket,
-        until_s=until_s,
-        interrupts=front,
-        tell=voice.standing,
-        runs_anyway=by_policy and budget.policy.after_wait == "run",
-    )
     try:
         row = waiting.run(resume.native(backend, job), stands)
     except WaitInterrupted:
@@ -135,12 +123,35 @@ def ask(options: Options, backend: Backend, front: Front, receipts_path: str) ->
         adapter = LocalAdapter(desk, job.permit_id, receipts_path, tenure)
 
         def learn(receipt: Receipt) -> None:
-            learned.learn(key, receipt.outcome, receipt.usage, ticket.mem_mib)
+            learned.learn(key, receipt.outcome, receipt.usage, row.ticket.mem_mib)
 
         return Permit(job, adapter, desk, tenure, learn)
     except BaseException as error:
         desk.give_back(job.permit_id, f"it could not be used ({type(error).__name__})")
         raise
+
+
+def _waiting(
+    options: Options,
+    asked: JobClass,
+    budget: Budget,
+    desk: Desk,
+    front: Front,
+    more: tuple[Ticket, Voice, TicketRow | None],
+) -> Waiting:
+    """The wait for ``more``: a ticket, who tells of it, and its row where it stands in the registry already."""
+    ticket, voice, stands = more
+    by_policy = options.max_wait_ms is None
+    wait_s = asking.patience_s(asked, budget.policy) if by_policy else (options.max_wait_ms or 0) / 1000
+    return Waiting(
+        desk,
+        budget.backend,
+        ticket if stands is None else stands.ticket,
+        until_s=(None if wait_s is None else time.monotonic() + wait_s) if stands is None else stands.until_s,
+        interrupts=front,
+        tell=voice.standing,
+        runs_anyway=by_policy and budget.policy.after_wait == "run",
+    )
 
 
 def _nested(job: Job, outer: nested.Outer, connection: socket) -> Permit:
