@@ -1,6 +1,6 @@
 """The table of speed: ``python -m tests.bench [budget] [ROUNDS]``. Exit 1 when a target is missed.
 
-With ``budget``: what the budget costs and promises, in an account's root of its own (six minutes).
+With ``budget``: what the budget costs and promises, in an account's root of its own (a quarter of an hour).
 """
 
 from __future__ import annotations

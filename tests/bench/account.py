@@ -20,7 +20,7 @@ ROOT = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".contain"
 INSIDE = "CONTAIN_BENCH_ACCOUNT"
 """Set in the process that runs with a root of its own."""
 
-WAIT_S = 120.0
+WAIT_S = 300.0
 
 # A preset without sensors: who waits is decided by the units, and not by what else this machine does.
 POLICY = """\
