@@ -128,10 +128,12 @@ def test_limits_are_the_requests(receipts: Path) -> None:
 
 
 READERS = {
-    "contain/cli/exec_options.py": "copied for the job, with --env on top",
-    "contain/linux/backend.py": "PATH, and copied for the job",
-    "contain/cli/permit.py": "session labels, which confer nothing; copied for the job, with hints that only lower",
+    "contain/linux/command.py": "PATH, and copied for the job",
+    "contain/cli/permit.py": "session labels, which confer nothing; whose job this may run in, which is then asked",
+    "contain/cli/permits.py": "whose job this may run in, which is then asked",
+    "contain/cli/desk.py": "whose job this may run in, which is then asked",
     "contain/cli/why.py": "session labels",
+    "contain/budget/hosted.py": "session labels; hints to a host's children, which only lower",
 }
 """Who reads the environment, and what for. None of it chooses a registry, raises a limit or opens a gate."""
 
