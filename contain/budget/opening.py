@@ -9,7 +9,7 @@ from contain.budget import nested
 from contain.budget.costs import Costs
 from contain.budget.nested import Answerer
 from contain.budget.operator import Operator
-from contain.budget.policy import check, preset
+from contain.budget.policy import check, kept, preset
 from contain.budget.queue.desk import Desk
 from contain.budget.registry import Registry
 from contain.budget.registry.rows import dumps, loads
@@ -77,7 +77,7 @@ class Budget:
         if seen != self._seen:
             self._seen = seen
             try:
-                self.policy = _policy(self.root, self.machine)
+                self.policy = _policy(self.root, self.folder, self.machine, seen)
             except BadPolicy as error:
                 say(f"{error.message} The numbers from before stay in force here.")
         return self.policy
@@ -144,7 +144,7 @@ def open_budget(
     except OSError as error:
         raise _unusable(error, folder) from None
     seen = _version(root)
-    policy = _policy(root, machine) if by_file else _usual(machine)
+    policy = _policy(root, folder, machine, seen) if by_file else _usual(machine)
     return Budget(backend, root, folder, machine, policy, outer, seen)
 
 
@@ -199,11 +199,19 @@ def _version(root: str) -> Version | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _policy(root: str, machine: Machine) -> Policy:
+def _policy(root: str, folder: str, machine: Machine, seen: Version | None) -> Policy:
+    """``seen``: the file's version, looked at before it is read: a change in between is met the next time."""
     path = os.path.join(root, POLICY)
+    made_of = (*(seen or ()), machine.cores, int(machine.memory_mib))
     try:
-        with open(path, encoding="utf-8") as file:
-            return check(file.read(), machine.cores, int(machine.memory_mib))
+        if seen is None:
+            return _usual(machine)
+        policy = kept.recall(folder, made_of)
+        if policy is None:
+            with open(path, encoding="utf-8") as file:
+                policy = check(file.read(), machine.cores, int(machine.memory_mib))
+            kept.keep(folder, made_of, policy)
+        return policy
     except FileNotFoundError:
         return _usual(machine)
     except (OSError, UnicodeDecodeError) as error:
