@@ -32,8 +32,8 @@ from tests.session import ROOT, WAIT_S, inspect
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CHUNKS, CHUNK = 20, 100
-"""2,000 sessions in forked wrappers, in tests that two workers can share."""
+CHUNKS, CHUNK = 10, 100
+"""1,000 sessions in forked wrappers, in tests that two workers can share; ten times as many are slow ones."""
 
 REAL_CHUNKS, REAL_CHUNK = 4, 30
 """120 more through the real command."""

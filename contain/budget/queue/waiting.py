@@ -132,8 +132,15 @@ class Waiting:
                 until_s=self._until_s,
             )
             self._row = row if resumed else self._desk.enqueue(row)
-        except BaseException:
+        except LockUnavailable:
             self.bell.close()
+            raise  # nothing can be changed there now
+        except BaseException as error:
+            # It may have been committed before what came came.
+            try:
+                self.withdraw(type(error).__name__)
+            finally:
+                self.bell.close()
             raise
 
     def step(self) -> PermitRow | None:
