@@ -141,6 +141,7 @@ class Darwin:
 
     def __init__(self, library: str | None) -> None:
         """Opens it."""
+        self.path = library
         self.lib: Any = ffi.dlopen(library)
 
     @property

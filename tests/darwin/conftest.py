@@ -9,6 +9,7 @@ import pytest
 
 from tests.darwin.abi import Darwin
 from tests.darwin.build import build, missing_compiler
+from tests.darwin.processes import Actors
 from tests.darwin.world import ON_A_MAC, World
 
 if TYPE_CHECKING:
@@ -50,3 +51,10 @@ def darwin(request: pytest.FixtureRequest) -> Darwin:
         return Darwin(None)
     world: World = request.getfixturevalue("xnu")
     return Darwin(world.library)
+
+
+@pytest.fixture
+def actors(darwin: Darwin) -> Iterator[Actors]:
+    """Processes of this test."""
+    with Actors(darwin) as made:
+        yield made

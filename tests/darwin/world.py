@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -54,8 +55,8 @@ class World:
         if answer >= 0:
             return answer
         number = self._ffi.errno
-        if os.strerror(number) == "Invalid argument":
-            raise ValueError(command)
+        if number == errno.EINVAL:
+            raise ValueError(f"not a command: {command!r}")
         raise OSError(number, os.strerror(number), command)
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 /* signals.c: kill, killpg, the signal by audit token and getsid, by Darwin's rules, carried out through pidfds.
  *
- * For the machine's safety a signal reaches only descendants of the process that made the world: EPERM otherwise. */
+ * For the machine's safety a signal reaches only descendants of the process that made the world: EPERM otherwise.
+ * Signal 0 is a question, which hurts nobody. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -9,8 +10,8 @@
 
 #include "server.h"
 
-static bool may_signal(const struct caller *caller, const struct birth *birth, struct seen *seen) {
-    if (!birth->ours || birth->foreign) return false;
+static bool may_signal(const struct caller *caller, const struct birth *birth, struct seen *seen, int signal) {
+    if ((signal && !birth->ours) || birth->foreign) return false;
     if (caller->uid == 0) return true;
     read_ids(seen->pid, seen);
     return caller->uid == seen->ruid || caller->uid == seen->svuid;
@@ -33,7 +34,7 @@ static void kill_one(const struct caller *caller, pid_t pid, int signal, struct 
     const struct birth *birth = look(pid, &seen);
     if (!birth) r->error = ESRCH;
     else if (seen.state >= DEAD) return; /* zombies and the exiting: 0, whoever asks */
-    else if (!may_signal(caller, birth, &seen)) r->error = EPERM;
+    else if (!may_signal(caller, birth, &seen, signal)) r->error = EPERM;
     else deliver(birth, signal);
 }
 
@@ -51,7 +52,7 @@ static void signal_member(struct birth *birth, const struct seen *found, void *c
     struct seen seen = *found;
     if (seen.pgid != group->pgid) return;
     group->exists = true;
-    if (birth->hidden || seen.state >= DEAD || !may_signal(group->caller, birth, &seen)) return;
+    if (birth->hidden || seen.state >= DEAD || !may_signal(group->caller, birth, &seen, group->signal)) return;
     group->reached++;
     if (birth->pid == group->caller->pid) group->self = true;
     else deliver(birth, group->signal);
@@ -107,7 +108,7 @@ void answer_token(const struct caller *caller, const struct request *q, struct r
     if (r->error) return;
     const struct birth *birth = look(pid, &seen);
     if (!birth || seen.state >= DEAD || birth->idversion != (int32_t)q->a[1]) r->error = ESRCH;
-    else if (!may_signal(caller, birth, &seen)) r->error = EPERM;
+    else if (!may_signal(caller, birth, &seen, signal)) r->error = EPERM;
     else deliver(birth, signal);
 }
 

@@ -41,6 +41,7 @@ static void push(const struct watch *watch, uint32_t fflags, int64_t data) {
 static int refusal(const struct request *q, struct birth *birth, const struct seen *seen) {
     int failure = failure_of("attach", (pid_t)q->a[1], 0);
     if (failure) return failure;
+    if (q->a[2] & (NOTE_TRACK | NOTE_CHILD)) return ENOTSUP; /* since 10.5 */
     if (!birth || seen->state >= DEAD || birth->attach_lost) return ESRCH;
     if ((q->a[2] & NOTE_EXITSTATUS) && birth->foreign) return EACCES;
     return 0;
