@@ -29,6 +29,7 @@ from tests.darwin.abi import (
 )
 from tests.darwin.events import Kqueue
 from tests.darwin.processes import DAEMON, until
+from tests.darwin.world import ON_A_MAC
 
 if TYPE_CHECKING:
     from tests.darwin.abi import Darwin
@@ -138,8 +139,10 @@ def test_a_reaped_process_is_gone_everywhere(darwin: Darwin, actors: Actors) -> 
     assert (darwin.getsid(pid), darwin.errno) == (None, errno.ESRCH)
 
 
-def test_an_orphan_leaves_no_zombie(darwin: Darwin, actors: Actors) -> None:
+def test_an_orphan_leaves_no_zombie(darwin: Darwin, actors: Actors, request: pytest.FixtureRequest) -> None:
     """The kernel reaps it inside its own exit: there is nothing to read afterwards."""
+    if not ON_A_MAC:
+        request.getfixturevalue("lineage")
     starter = actors.script(DAEMON)
     daemon = actors.other(actors.says(starter))
     until(lambda: darwin.pidinfo(daemon, SHORT).pbsi_ppid == 1, "the daemon is an orphan")

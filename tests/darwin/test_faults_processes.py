@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.darwin.abi import (
+    ALL_PIDS,
     BSD,
     COALITION,
     GROUP,
@@ -258,3 +259,39 @@ def test_a_world_that_ends_takes_its_processes_along(xnu: World, darwin: Darwin,
     assert darwin.pidinfo(process.pid, UNIQUE) is not None
     assert xnu.control("end") >= 1
     assert actors.reap(process) == -signal.SIGKILL
+
+
+DAEMONS = """
+import os, sys
+sys.stdin.readline()
+for _ in range({count}):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execlp("sleep", "sleep", "600")
+        os._exit(0)
+    os.wait()
+print({count}, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_no_birth_is_missed(lineage: World, darwin: Darwin, actors: Actors) -> None:
+    """A hundred setsid daemons whose middle process is gone at once: each is linked to its starter by unique ids."""
+    starter = actors.script(DAEMONS.format(count=100))
+    root = darwin.unique(starter.pid).p_uniqueid
+    coalition = lineage.control(f"coalition pid={starter.pid}")
+    assert actors.says(starter, "go") == 100
+    assert counted(darwin)[coalition] == 1 + 100
+    daemons = [pid for pid in darwin.listpids(ALL_PIDS) if in_coalition(darwin, pid, coalition)]
+    assert len({darwin.unique(pid).p_uniqueid for pid in daemons}) == 1 + 100
+    assert min(darwin.unique(pid).p_uniqueid for pid in daemons) == root
+    assert lineage.control("lost") == 0
+    for pid in daemons:
+        assert darwin.kill(pid, signal.SIGKILL) == 0
+
+
+def in_coalition(darwin: Darwin, pid: int, number: int) -> bool:
+    """Whether it is there, and in this one."""
+    answer = darwin.pidinfo(pid, COALITION)
+    return answer is not None and answer.coalition_id[0] == number

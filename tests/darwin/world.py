@@ -45,9 +45,7 @@ class World:
         self._ffi.cdef("int fakexnu_control(const char *command);")
         self._lib: Any = self._ffi.dlopen(self.library)
         self.lineage = bool(self.control("lineage"))
-        self.reason = (
-            None if self.lineage else "capability: the process connector (root), which lineage needs"
-        )
+        self.reason = None if self.lineage else "capability: the process connector, which lineage needs"
 
     def control(self, command: str) -> int:
         """Changes the world; the commands are in ``fake/ABI.md``. Raises ValueError for one that it has not."""

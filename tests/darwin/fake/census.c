@@ -33,8 +33,9 @@ void each_listed(void (*visit)(struct birth *, const struct seen *, void *), voi
         uint64_t last = newest ? newest->uniq : 0;
         for (struct birth *birth = newest, *older; birth && birth->uniq > told; birth = older) {
             older = birth->older;
+            uint64_t uniq = birth->uniq;
             struct birth *now = glance(birth, &seen);
-            if (now) visit(now, &seen, context);
+            if (now && now->uniq == uniq) visit(now, &seen, context); /* another's number by now: the next round's */
         }
         told = last;
         events_drain();

@@ -66,7 +66,8 @@ void answer_coalition_usage(const struct request *q, struct reply *r) {
     if (r->error) return;
     struct coalition_resource_usage *usage = (void *)r->data;
     memset(usage, 0, sizeof *usage);
+    uint32_t tasks = tasks_of(id); /* first: a look may find who has just started */
     usage->tasks_started = started[id];
-    usage->tasks_exited = started[id] - tasks_of(id);
+    usage->tasks_exited = started[id] - tasks;
     r->bytes = sizeof *usage;
 }

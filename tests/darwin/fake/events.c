@@ -1,5 +1,5 @@
 /* events.c: forks, execs and exits, told by Linux's process connector before the child runs and before the exit is
- * waitable. Needs root in the first network namespace; without it only lineage is unknown. */
+ * waitable. Needs the first network namespace and, before Linux 6.6, root; without it only lineage is unknown. */
 #include <errno.h>
 #include <linux/cn_proc.h>
 #include <linux/connector.h>

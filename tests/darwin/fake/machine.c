@@ -151,7 +151,8 @@ static void measure(struct vm_statistics64 *vm) {
     vm->swapins = entry_of("/proc/vmstat", "pswpin");
 }
 
-/* One cache for the whole machine: after some calls in one second everybody is given the old copy, and told KERN_SUCCESS. */
+/* One cache for the whole machine: after some calls in one second everybody is given the old copy, with
+ * KERN_SUCCESS. */
 void answer_vm(struct reply *r) {
     static struct vm_statistics64 copy;
     static uint64_t window_ns;

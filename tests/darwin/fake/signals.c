@@ -46,7 +46,7 @@ struct group {
     int reached;
 };
 
-/* A member that XNU's list names but cannot find yet (`hidden`) is passed over: that is why one killpg is not enough. */
+/* A member that XNU's list names but cannot find yet (`hidden`) is passed over: so one killpg is not enough. */
 static void signal_member(struct birth *birth, const struct seen *found, void *context) {
     struct group *group = context;
     struct seen seen = *found;
