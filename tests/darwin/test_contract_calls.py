@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from tests.darwin.abi import (
     USER,
     ffi,
 )
+from tests.darwin.build import missing_compiler
 from tests.darwin.processes import until
 
 if TYPE_CHECKING:
@@ -112,10 +114,14 @@ def test_a_path_wants_room_between_1024_and_4096(darwin: Darwin) -> None:
         ffi.errno = 0
         assert darwin.lib.proc_pidpath(os.getpid(), room, size) == 0
         assert darwin.errno == number
+
+
+def test_a_path_is_the_programs(darwin: Darwin, actors: Actors) -> None:
+    """With links followed; the answer is its length."""
+    pid, program = actors.sleeper().pid, os.path.realpath(shutil.which("sleep") or "/bin/sleep")
+    until(lambda: path_of(darwin, pid) == program, "it executes sleep")
     room = ffi.new("char[]", 4096)
-    assert darwin.lib.proc_pidpath(os.getpid(), room, 4096) > 0
-    named = ffi.string(room)
-    assert os.path.realpath(os.fsdecode(named)) == os.path.realpath(sys.executable)
+    assert darwin.lib.proc_pidpath(pid, room, 4096) == len(os.fsencode(program))
 
 
 def test_a_zombie_has_no_path(darwin: Darwin, actors: Actors) -> None:
@@ -128,10 +134,14 @@ def test_a_zombie_has_no_path(darwin: Darwin, actors: Actors) -> None:
 
 def test_a_deleted_program_has_no_path(darwin: Darwin, actors: Actors, tmp_path: Path) -> None:
     """ENOENT, while the process runs on."""
-    program = tmp_path / "sleep"
-    shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
-    process = actors.run([str(program), "600"])
-    until(lambda: path_of(darwin, process.pid) == program.name, "it executes the copy")
+    reason = missing_compiler()
+    if reason:
+        pytest.skip(reason)
+    program = tmp_path / "pauses"
+    pauses = "#include <unistd.h>\nint main(void) { return pause(); }\n"
+    subprocess.run(["cc", "-x", "c", "-o", program, "-"], input=pauses, text=True, check=True)
+    process = actors.run([str(program)])
+    until(lambda: path_of(darwin, process.pid) == os.path.realpath(program), "it executes the program")
     program.unlink()
     room = ffi.new("char[]", 4096)
     assert darwin.lib.proc_pidpath(process.pid, room, 4096) == 0
@@ -139,19 +149,18 @@ def test_a_deleted_program_has_no_path(darwin: Darwin, actors: Actors, tmp_path:
 
 
 def path_of(darwin: Darwin, pid: int) -> str:
-    """The base name of what it executes; empty when unknown."""
+    """What it executes; empty when unknown."""
     room = ffi.new("char[]", 4096)
     darwin.lib.proc_pidpath(pid, room, 4096)
     named = ffi.string(room)
-    return os.path.basename(os.fsdecode(named))  # noqa: PTH119 - of bytes from C
+    return os.path.realpath(os.fsdecode(named)) if named else ""
 
 
 def test_a_name_is_the_programs(darwin: Darwin, actors: Actors) -> None:
     """What proc_name says is its length and the base name."""
     pid = actors.sleeper().pid
-    until(lambda: path_of(darwin, pid) == "sleep", "it executes sleep")
     room = ffi.new("char[]", 64)
-    assert darwin.lib.proc_name(pid, room, 64) == len("sleep")
+    until(lambda: darwin.lib.proc_name(pid, room, 64) == len("sleep"), "it executes sleep")
     assert ffi.string(room) == b"sleep"
 
 

@@ -84,12 +84,11 @@ long events_drain(void) {
         if (got < 0 && errno == ENOBUFS) events_lost++;
         else if (got < 0 && errno != EINTR) return count;
         if (got <= 0) continue;
-        unsigned left = (unsigned)got;
-        for (struct nlmsghdr *h = (struct nlmsghdr *)packet; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
-            const struct cn_msg *message = NLMSG_DATA(h);
-            if (message->id.idx != CN_IDX_PROC) continue;
-            heard((const struct proc_event *)message->data);
-            count++;
-        }
+        /* One message a packet: that is how the connector sends them. */
+        const struct nlmsghdr *header = (const void *)packet;
+        const struct cn_msg *message = NLMSG_DATA(header);
+        if (!NLMSG_OK(header, (size_t)got) || message->id.idx != CN_IDX_PROC) continue;
+        heard((const void *)message->data);
+        count++;
     }
 }

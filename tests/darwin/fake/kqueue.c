@@ -160,15 +160,11 @@ static int add(struct queue *queue, const struct kevent *change) {
     if (!knote) abort();
     knote->event = *change;
     knote->fd = -1;
-    int error = arm(queue, knote);
-    if (error) {
-        if (knote->event.filter != EVFILT_READ && knote->fd >= 0) close(knote->fd);
-        free(knote);
-        return error;
-    }
     knote->next = queue->knotes;
     queue->knotes = knote;
-    return 0;
+    int error = arm(queue, knote);
+    if (error) drop_knote(queue, knote);
+    return error;
 }
 
 static int change_one(struct queue *queue, const struct kevent *change) {

@@ -9,7 +9,6 @@
 
 EXPORTED int kill(pid_t pid, int sig);
 EXPORTED int killpg(pid_t pgrp, int sig);
-EXPORTED pid_t getsid(pid_t pid);
 EXPORTED int fcntl(int fd, int command, ...);
 EXPORTED int sysctl(int *name, unsigned int namelen, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
 EXPORTED int sysctlbyname(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
@@ -27,7 +26,7 @@ int killpg(pid_t pgrp, int sig) {
     return ask(&q, NULL, NULL, 0, NULL) ? -1 : 0;
 }
 
-pid_t getsid(pid_t pid) {
+EXPORTED pid_t getsid(pid_t pid) {
     int64_t value;
     struct request q = {.op = OP_GETSID, .a = {pid}};
     return ask(&q, &value, NULL, 0, NULL) ? -1 : (pid_t)value;
