@@ -34,6 +34,10 @@ class World:
             shutil.copy(built / name, self.folder / name)
         self.library = str(self.folder / NEW)
         self.old_library = str(self.folder / OLD)
+        self.launchctl = str(self.folder / "launchctl")
+        program = f"exec {sys.executable} -I -S {Path(__file__).with_name('launchctl.py')} {self.library}"
+        Path(self.launchctl).write_text(f'#!/bin/sh\n{program} "$@"\n')
+        Path(self.launchctl).chmod(0o755)
         self.server = subprocess.Popen(
             [built / "fakexnud", self.library, self.old_library],
             stdin=subprocess.PIPE,
