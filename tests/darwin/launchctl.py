@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any, TypeAlias
 
+assert sys.platform == "linux"  # a Mac has its own
+
 Plist: TypeAlias = dict[str, Any]
 
 ALREADY, NOT_LOADED, USAGE = 5, 3, 64

@@ -224,7 +224,7 @@ def p11_memory(darwin: Darwin, _actors: Actors) -> Finding:
 def p12_syncs(darwin: Darwin, _actors: Actors) -> Finding:
     """What do fsync, the barrier and the full sync cost, in microseconds?"""
     finding: Finding = {}
-    with tempfile.NamedTemporaryFile(dir=Path.cwd()) as file:
+    with tempfile.NamedTemporaryFile() as file:
         for name, command in (("fsync", 0), ("barrier", BARRIER), ("full", FULL)):
             costs_us: list[int] = []
             for _ in range(ROUNDS):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.darwin.abi import GROUP, SHORT, STOPPED
+from tests.darwin.abi import CHILDREN, GROUP, SHORT, STOPPED
 from tests.darwin.processes import until
 
 if TYPE_CHECKING:
@@ -114,13 +114,15 @@ def test_a_stopped_process_says_so(darwin: Darwin, actors: Actors) -> None:
 STOPS_AND_LEAVES = """
 import os, signal, sys
 reader, writer = os.pipe()
-if os.fork() == 0:
+child = os.fork()
+if child == 0:
     os.setpgid(0, 0)
     signal.signal(signal.SIGHUP, lambda *_: os.write(1, b"1\\n"))
     os.write(writer, b"x")
     while True:
         signal.pause()
 os.read(reader, 1)
+print(child, flush=True)
 sys.stdin.readline()
 """
 
@@ -128,10 +130,8 @@ sys.stdin.readline()
 def test_a_stopped_group_that_is_orphaned_is_hung_up(darwin: Darwin, actors: Actors) -> None:
     """HUP and CONT from the kernel when its last tie to the session ends: so nobody is stopped to be counted."""
     parent = actors.script(STOPS_AND_LEAVES)
-    until(lambda: len(darwin.listpids(6, parent.pid)) == 1, "it has a child")
-    (child,) = darwin.listpids(6, parent.pid)
-    actors.other(child)
-    until(lambda: darwin.pidinfo(child, SHORT).pbsi_pgid == child, "the child leads a group")
+    child = actors.other(actors.says(parent))
+    assert darwin.listpids(CHILDREN, parent.pid) == darwin.listpids(GROUP, child) == [child]
     assert darwin.kill(child, signal.SIGSTOP) == 0
     until(lambda: darwin.pidinfo(child, SHORT).pbsi_status == STOPPED, "it is stopped")
     assert actors.says(parent, "end") == 1

@@ -31,6 +31,7 @@ from tests.darwin.events import Kqueue
 from tests.darwin.processes import Actors, until
 from tests.darwin.test_contract_coalitions import counted
 from tests.darwin.test_contract_identity import EXECUTES, ORPHAN, executed, start_of
+from tests.darwin.test_contract_signals import FAKE_ANCHOR
 
 if TYPE_CHECKING:
     import subprocess
@@ -261,6 +262,19 @@ def test_a_world_that_ends_takes_its_processes_along(xnu: World, darwin: Darwin,
     assert actors.reap(process) == -signal.SIGKILL
 
 
+def test_an_anchor_needs_no_world_to_end_its_group(xnu: World, darwin: Darwin, actors: Actors) -> None:
+    """Its server is killed, and kill(0) of the library works all the same: nothing is left behind by such a test."""
+    leader = actors.script(FAKE_ANCHOR.format(library=darwin.path))
+    actors.says(leader)
+    member = actors.sleeper(leader.pid)
+    xnu.server.kill()
+    xnu.server.wait()
+    assert leader.stdin is not None
+    leader.stdin.write("now\n")
+    leader.stdin.flush()
+    assert (actors.reap(member), actors.reap(leader)) == (-signal.SIGKILL, -signal.SIGKILL)
+
+
 DAEMONS = """
 import os, sys
 sys.stdin.readline()
@@ -295,3 +309,24 @@ def in_coalition(darwin: Darwin, pid: int, number: int) -> bool:
     """Whether it is there, and in this one."""
     answer = darwin.pidinfo(pid, COALITION)
     return answer is not None and answer.coalition_id[0] == number
+
+
+THREAD_EXECUTES = """
+import os, sys, threading
+sys.stdin.readline()
+threading.Thread(target=lambda: os.execlp("cat", "cat")).start()
+threading.Event().wait()
+"""
+
+
+def test_a_process_lives_on_when_a_thread_of_it_executes(
+    lineage: World, darwin: Darwin, actors: Actors
+) -> None:
+    """Linux ends the first thread then; to Darwin it is one process before and after."""
+    process = actors.script(THREAD_EXECUTES)
+    birth = darwin.unique(process.pid).p_uniqueid
+    executed(darwin, process)
+    assert lineage.control("lost") == 0
+    assert darwin.unique(process.pid).p_uniqueid == birth
+    assert darwin.kill(process.pid, signal.SIGTERM) == 0
+    assert actors.reap(process) == -signal.SIGTERM

@@ -12,7 +12,7 @@ enum { OTHERS_STAY_NS = 1000000000 };
 /* A machine may run a thousand processes that no test is about: of those a look is good for a second. */
 static struct birth *glance(struct birth *birth, struct seen *seen) {
     if (!lineage || birth->ours || birth->pid == maker) return look(birth->pid, seen);
-    if (birth->last_ns && !birth->exited && now_ns() - birth->last_ns < OTHERS_STAY_NS) {
+    if (birth->last_ns && now_ns() - birth->last_ns < OTHERS_STAY_NS) {
         *seen = birth->last;
         return birth;
     }

@@ -67,9 +67,7 @@ static void heard(const struct proc_event *event) {
     case PROC_EVENT_EXIT:
         if (event->event_data.exit.process_pid != event->event_data.exit.process_tgid) return;
         birth = birth_of(event->event_data.exit.process_tgid);
-        if (!birth) return;
-        birth->exited = true;
-        birth->exit_status = (int)event->event_data.exit.exit_code;
+        if (birth) birth->exit_status = (int)event->event_data.exit.exit_code;
         return;
     default:
         return;

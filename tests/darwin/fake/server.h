@@ -35,7 +35,6 @@ struct birth {
     int64_t start_us;               /* wall clock */
     uint64_t start_ns, exit_ns;     /* since boot */
     bool ours;                      /* descends from the process that made the world */
-    bool exited;                    /* the connector said so */
     bool traced;
     int exit_status;                /* as wait would give it; -1 = unknown */
     struct seen last;               /* of others: what a census saw, and when */

@@ -94,6 +94,7 @@ void executed(pid_t pid) {
     struct seen seen;
     if (!birth) return;
     birth->idversion = next_idversion();
+    birth->exit_status = -1; /* when a thread executes, Linux lets the first one exit */
     if (!reset_puniqueid || !read_stat(pid, &seen)) return;
     struct birth *parent = birth_of(seen.ppid == birth->parent ? seen.ppid : 1);
     if (parent) birth->puniq = parent->uniq;
@@ -130,7 +131,6 @@ struct birth *look(pid_t pid, struct seen *seen) {
     if (orphan && seen->state == ZOMBIE) return NULL;
     if (orphan) seen->ppid = 1;
     if (birth->held) seen->state = birth->held == HELD_BEGUN ? BEGUN : DEAD;
-    else if (birth->exited && seen->state == LIVE && seen->threads <= 1) seen->state = DEAD;
     if (seen->state >= DEAD && !birth->exit_ns) birth->exit_ns = now_ns();
     if (!lineage && !birth->ours) birth->ours = is_ours(birth, seen);
     return birth;

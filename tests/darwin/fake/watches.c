@@ -29,7 +29,7 @@ static struct watch **find(int queue, pid_t pid) {
 static void drop(struct watch **at) {
     struct watch *gone = *at;
     *at = gone->next;
-    if (gone->pidfd >= 0) close(gone->pidfd);
+    close(gone->pidfd);
     free(gone);
 }
 
@@ -59,12 +59,16 @@ void watch_attach(const struct request *q, struct reply *r) {
         watch = NULL;
     }
     if (!watch) {
+        int pidfd = (int)syscall(SYS_pidfd_open, birth->pid, 0);
+        if (pidfd < 0) { /* reaped since the look */
+            r->error = errno;
+            return;
+        }
         watch = calloc(1, sizeof *watch);
         if (!watch) abort();
-        *watch = (struct watch){watches, (int)q->a[0], (int)syscall(SYS_pidfd_open, birth->pid, 0), birth->pid,
-                                birth->uniq, 0, -1, false};
+        *watch = (struct watch){watches, (int)q->a[0], pidfd, birth->pid, birth->uniq, 0, -1, false};
         watches = watch;
-        if (watch->pidfd >= 0) poll_add(watch->pidfd, ON_PIDFD);
+        poll_add(pidfd, ON_PIDFD);
     }
     watch->fflags = (uint32_t)q->a[2];
 }
