@@ -1,0 +1,116 @@
+"""The layouts that cross the seam: sizes and used offsets in bytes (LP64, the same on both processors)."""
+
+from __future__ import annotations
+
+PUBLIC: dict[str, dict[str, int]] = {
+    "proc_bsdinfo": {
+        "size": 136,
+        "pbi_flags": 0,
+        "pbi_status": 4,
+        "pbi_xstatus": 8,
+        "pbi_pid": 12,
+        "pbi_ppid": 16,
+        "pbi_uid": 20,
+        "pbi_gid": 24,
+        "pbi_ruid": 28,
+        "pbi_svuid": 36,
+        "pbi_comm": 48,
+        "pbi_name": 64,
+        "pbi_nfiles": 96,
+        "pbi_pgid": 100,
+        "e_tdev": 108,
+        "e_tpgid": 112,
+        "pbi_nice": 116,
+        "pbi_start_tvsec": 120,
+        "pbi_start_tvusec": 128,
+    },
+    "proc_bsdshortinfo": {
+        "size": 64,
+        "pbsi_pid": 0,
+        "pbsi_ppid": 4,
+        "pbsi_pgid": 8,
+        "pbsi_status": 12,
+        "pbsi_comm": 16,
+        "pbsi_flags": 32,
+        "pbsi_uid": 36,
+        "pbsi_ruid": 44,
+        "pbsi_svuid": 52,
+    },
+    "proc_taskinfo": {
+        "size": 96,
+        "pti_virtual_size": 0,
+        "pti_resident_size": 8,
+        "pti_total_user": 16,
+        "pti_total_system": 24,
+        "pti_csw": 80,
+        "pti_threadnum": 84,
+        "pti_numrunning": 88,
+    },
+    "proc_taskallinfo": {"size": 232, "pbsd": 0, "ptinfo": 136},
+    "rusage_info_v4": {
+        "size": 296,
+        "ri_user_time": 16,
+        "ri_system_time": 24,
+        "ri_phys_footprint": 72,
+        "ri_proc_start_abstime": 80,
+        "ri_proc_exit_abstime": 88,
+    },
+    "kevent": {"size": 32, "ident": 0, "filter": 8, "flags": 10, "fflags": 12, "data": 16, "udata": 24},
+    "vm_statistics64": {
+        "size": 152,
+        "free_count": 0,
+        "active_count": 4,
+        "inactive_count": 8,
+        "wire_count": 12,
+        "pageouts": 40,
+        "purgeable_count": 88,
+        "speculative_count": 92,
+        "swapouts": 120,
+        "compressor_page_count": 128,
+        "throttled_count": 132,
+        "external_page_count": 136,
+        "internal_page_count": 140,
+    },
+    "xsw_usage": {
+        "size": 32,
+        "xsu_total": 0,
+        "xsu_avail": 8,
+        "xsu_used": 16,
+        "xsu_pagesize": 24,
+        "xsu_encrypted": 28,
+    },
+}
+"""In the SDK's public headers: a Mac's compiler is asked."""
+
+PRIVATE: dict[str, dict[str, int]] = {
+    "proc_uniqidentifierinfo": {
+        "size": 56,
+        "p_uuid": 0,
+        "p_uniqueid": 16,
+        "p_puniqueid": 24,
+        "p_idversion": 32,
+        "p_orig_ppidversion": 36,
+    },
+    "proc_bsdinfowithuniqid": {"size": 192, "pbsd": 0, "p_uniqidentifier": 136},
+    "proc_pidcoalitioninfo": {"size": 40, "coalition_id": 0},
+    "procinfo_coalinfo": {"size": 16, "coalition_id": 0, "coalition_type": 8, "coalition_tasks": 12},
+}
+"""In no public header: on a Mac the length of an answer is all that can be compared."""
+
+KINFO: dict[str, int] = {
+    "size": 648,
+    "start_s": 0,
+    "start_us": 8,
+    "p_flag": 32,
+    "p_stat": 36,
+    "p_pid": 40,
+    "p_comm": 243,
+    "p_xstat": 280,
+    "ruid": 392,
+    "euid": 420,
+    "e_ppid": 560,
+    "e_pgid": 564,
+    "e_tpgid": 576,
+    "e_flag": 612,
+}
+"""kinfo_proc, read by offset; the names are ours."""
