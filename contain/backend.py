@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from receipts import Record
+from receipts import Anchor, Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from contain.job import Job
-    from receipts import Blocker, LimitsInForce, NamespaceInit, Usage
+    from receipts import Blocker, LimitsInForce, Proof, Usage
 else:
     Protocol = object
 
@@ -72,13 +72,38 @@ class Birth(Record):
 
     boot_id: str
     observer_namespace: int
-    """The PID namespace in which ``pid`` is valid."""
+    """The PID namespace in which ``pid`` is valid; 0 on Darwin, which has none."""
     pid: int
     start_ticks: int
+    """Clock ticks since boot; on Darwin microseconds since the Unix epoch, and a cross-check only."""
     time_namespace: int | None = None
     pidfs_id: int | None = None
     pidfs_handle: str | None = None
     boot_id_source: str | None = None
+    unique_id: int | None = None
+    """Darwin's: how many forks the boot had seen."""
+
+
+def birth_of(proof: Proof) -> Birth:
+    """The birth of the process that leads a containment."""
+    if isinstance(proof, Anchor):
+        return Birth(
+            boot_id=proof.boot_id,
+            observer_namespace=proof.observer_namespace,
+            pid=proof.pid,
+            start_ticks=proof.start_us,
+            unique_id=proof.unique_id,
+        )
+    return Birth(
+        boot_id=proof.boot_id,
+        boot_id_source=proof.boot_id_source,
+        observer_namespace=proof.observer_namespace,
+        pid=proof.pid,
+        start_ticks=proof.start_ticks,
+        time_namespace=proof.time_namespace,
+        pidfs_id=proof.pidfs_id,
+        pidfs_handle=proof.pidfs_handle,
+    )
 
 
 class Watched(Protocol):
@@ -193,7 +218,7 @@ class Containment(Protocol):
     """One prepared job: its proof, and a hand on it."""
 
     tier: str
-    proof: NamespaceInit
+    proof: Proof
     limits: LimitsInForce | None
     """What enforces the limits of the tree; None where none was asked for."""
     cgroups: tuple[str, ...]
@@ -312,22 +337,22 @@ class Backend(Protocol):
     def birth(self) -> Birth:
         """This very process. Raises SetupFailed where it cannot be told."""
 
-    def watch(self, birth: Birth | NamespaceInit) -> Watched:
+    def watch(self, birth: Birth | Proof) -> Watched:
         """A fresh look at any recorded birth. Never raises for what it cannot see: that is ``unknown``."""
 
-    def contains(self, proof: NamespaceInit, connection: socket) -> bool | None:
+    def contains(self, proof: Proof, connection: socket) -> bool | None:
         """Whether the peer that connected (AF_UNIX) lives in the containment; None where that cannot be told."""
 
     def own_namespace(self) -> int:
         """What a proof of the containment in which this process lives would have as its ``namespace``."""
 
-    def observe(self, proof: NamespaceInit) -> Observation:
+    def observe(self, proof: Proof) -> Observation:
         """A fresh look at a recorded birth. Never raises for what it cannot see: that is ``unknown``."""
 
-    def finish(self, proof: NamespaceInit, wait_s: float, *, kill: bool) -> Observation:
+    def finish(self, proof: Proof, wait_s: float, *, kill: bool) -> Observation:
         """Waits up to ``wait_s`` for the end of a recorded birth; ``kill`` ends exactly that one first."""
 
-    def blockers(self, proof: NamespaceInit) -> tuple[Blocker, ...]:
+    def blockers(self, proof: Proof) -> tuple[Blocker, ...]:
         """Who is in the way of the recorded containment's end."""
 
     def remove_cgroups(self, job_id: str, paths: Sequence[str]) -> tuple[str, ...]:

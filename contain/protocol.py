@@ -10,7 +10,7 @@ from _operator import _compare_digest  # hmac's own; hmac itself would load Open
 
 from contain.errors import BadToken, ContainError, ProtocolViolation
 from contain.job import NETWORKS, TIERS, Abort, Job, Limits, check_bytes
-from receipts import Record, encode, jsontext
+from receipts import Anchor, Record, encode, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -311,7 +311,8 @@ def receipt_fields(receipt: Receipt) -> dict[str, object]:
     """What a reply tells of a receipt; the same words in ``run`` and ``inspect``."""
     found = encode(receipt)
     proof = found.pop("proof", None)
-    return {**found, "namespaceInit": proof} if proof is not None else found
+    name = "anchor" if isinstance(receipt.proof, Anchor) else "namespaceInit"
+    return {**found, name: proof} if proof is not None else found
 
 
 def reply(message: Mapping[str, object], spelled_id: str | None) -> bytes:

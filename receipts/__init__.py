@@ -6,7 +6,7 @@ Standard library only, and nothing of `contain`: receipts outlive the program th
 
 from receipts import jsontext
 from receipts.batch import Batch
-from receipts.codec import Unreadable, decode, dumps, encode, loads
+from receipts.codec import Unreadable, decode, decode_proof, dumps, encode, loads
 from receipts.disk import Unwritable
 from receipts.facts import (
     CAUSES,
@@ -19,6 +19,7 @@ from receipts.facts import (
     RUNNING,
     STATES,
     VERSION,
+    Anchor,
     Blocker,
     Fact,
     Held,
@@ -26,6 +27,7 @@ from receipts.facts import (
     LimitsInForce,
     NamespaceInit,
     Outcome,
+    Proof,
     Receipt,
     Usage,
 )
@@ -47,6 +49,7 @@ __all__ = [
     "RUNNING",
     "STATES",
     "VERSION",
+    "Anchor",
     "Batch",
     "Blocker",
     "Busy",
@@ -59,6 +62,7 @@ __all__ = [
     "NamespaceInit",
     "Outcome",
     "Place",
+    "Proof",
     "Receipt",
     "Record",
     "Store",
@@ -68,6 +72,7 @@ __all__ = [
     "Usage",
     "check_id",
     "decode",
+    "decode_proof",
     "default_root",
     "dumps",
     "encode",

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
+    from receipts.facts import Proof
+
     F = TypeVar("F", bound=Fact)
     Reader = Callable[[object, str], object]
     Column = tuple[str, str, Reader, bool]
@@ -61,6 +63,13 @@ def decode(cls: type[F], value: object, where: str = "") -> F:
         elif name not in cls._defaults or key in value:
             raise Unreadable(f"{path}: missing")
     return cls(**found, other=rest)
+
+
+def decode_proof(value: object, where: str = "proof") -> Proof:
+    """Return the proof in a JSON object, whichever platform wrote it, or raise `Unreadable`."""
+    if isinstance(value, dict) and "uniqueId" in value:
+        return decode(facts.Anchor, value, where)
+    return decode(facts.NamespaceInit, value, where)
 
 
 def dumps(receipt: Receipt) -> bytes:
@@ -127,6 +136,8 @@ def _camel(name: str) -> str:
 def _reader(kind: str) -> Reader:
     if kind in _SCALARS:
         return _SCALARS[kind]
+    if kind == "Proof":
+        return decode_proof
     if kind.startswith("tuple["):
         return _sequence(_reader(kind[len("tuple[") : -len(", ...]")]))
     cls: type[Fact] = getattr(facts, kind)

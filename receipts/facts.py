@@ -77,6 +77,39 @@ class NamespaceInit(Fact):
     """`kernel`, or `mounted`: a container manager shows an id of its own, which says nothing of the boot."""
 
 
+class Anchor(Fact):
+    """The proof of a job on Darwin: the birth of the process that leads its session, or only its process group."""
+
+    pid: int
+    uid: int
+    boot_id: str
+    """Of the boot session."""
+    unique_id: int
+    """How many forks the boot had seen."""
+    start_us: int
+    """Microseconds since the Unix epoch, by the clock as it was then: a cross-check."""
+    scope: str
+    """`session` or `group`: what it leads, under its own number."""
+    signal: str
+    """`exact`: its kernel signals a birth; `checked-pid`: a number, looked at just before and after."""
+    witness: str
+    """Which call told the unique id."""
+
+    @property
+    def namespace(self) -> int:
+        """What a process inside can say of where it is: the number that the anchor leads."""
+        return self.pid
+
+    @property
+    def observer_namespace(self) -> int:
+        """0: this system has no PID namespaces."""
+        return 0
+
+
+Proof = NamespaceInit | Anchor
+"""What pins a containment; which of them, is the platform's."""
+
+
 class Outcome(Fact):
     """How the command ended. `cause` is one of `CAUSES`, or a newer one."""
 
@@ -193,7 +226,7 @@ class Receipt(Fact):
     """Base name of the executable. Arguments and environment are never stored."""
     wrapper_pid: int
     created_at: float
-    proof: NamespaceInit | None
+    proof: Proof | None
     outcome: Outcome | None = None
     usage: Usage | None = None
     leftovers: Leftovers | None = None

@@ -28,7 +28,7 @@ from contain.errors import (
 )
 from contain.lifecycle import custody
 from contain.protocol import violation
-from receipts import RELEASED, NamespaceInit, Receipt, Record, Unreadable, decode, encode, jsontext
+from receipts import RELEASED, Receipt, Record, Unreadable, decode_proof, encode, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ class Hosted:
         )
 
     def _observed(self, tied: Tied) -> Observation:
-        return self._backend.observe(decode(NamespaceInit, jsontext.loads(tied.proof)))
+        return self._backend.observe(decode_proof(jsontext.loads(tied.proof)))
 
     def _return(self, why: str) -> None:
         self._desk.release(self._id, why)

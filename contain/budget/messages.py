@@ -5,11 +5,13 @@ from __future__ import annotations
 from contain.budget.classes import KINDS
 from contain.job import check_bytes
 from contain.protocol import milliseconds_of, strings_of, text_of, unknown_field, uuid_of, violation, whole_of
-from receipts import NamespaceInit, Record, Unreadable, decode
+from receipts import Record, Unreadable, decode_proof
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from receipts import Proof
 
 MOST_UNITS = 2**20
 LONGEST_LABEL = 200
@@ -41,7 +43,7 @@ class Ask(Said):
 class Bind(Said):
     """The permit is this containment's. ``receipts``: the directory of the job's receipt."""
 
-    proof: NamespaceInit
+    proof: Proof
     receipts: str
     job_id: str
 
@@ -93,11 +95,13 @@ def _flag(value: object) -> bool:
     return value
 
 
-def _proof(value: object) -> NamespaceInit:
+def _proof(value: object) -> Proof:
     try:
-        return decode(NamespaceInit, value, "proof")
+        return decode_proof(value, "proof")
     except Unreadable as error:
-        raise violation(f"proof must be the namespaceInit of prepared ({error}).") from None
+        raise violation(
+            f"proof must be the namespaceInit (on Darwin the anchor) of prepared ({error})."
+        ) from None
 
 
 FIELDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

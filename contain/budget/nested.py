@@ -19,14 +19,14 @@ from _socket import (
 )  # ``socket`` itself is slow: ADR 0007
 
 from contain.errors import NestedRefused, NestedUnanswered
-from receipts import Record, check_id, jsontext
+from receipts import Record, Unreadable, check_id, decode_proof, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from contain.backend import Backend
-    from receipts import NamespaceInit
+    from receipts import Proof
 
     Draws = tuple[tuple[str, int], ...]
 
@@ -73,7 +73,7 @@ class Answerer:
         self._permit_id = permit_id
         self._backend = backend
         self._extra = extra
-        self._proof: NamespaceInit | None = None
+        self._proof: Proof | None = None
         self._names = [permit_id]
         self._asking: dict[int, socket] = {}
         self._drawn: dict[int, str] = {}
@@ -84,7 +84,7 @@ class Answerer:
             self._socket.bind(address)
         self._socket.listen(BACKLOG)
 
-    def prove(self, proof: NamespaceInit) -> None:
+    def prove(self, proof: Proof) -> None:
         """From now on it can answer: called before the gate opens, so no command ever asks too early."""
         self._proof = proof
         self._names.append(name_again(self._folder, self._permit_id, proof))
@@ -234,7 +234,7 @@ def _unanswered(why: str) -> NestedUnanswered:
     )
 
 
-def name_again(folder: str, name: str, proof: NamespaceInit) -> str:
+def name_again(folder: str, name: str, proof: Proof) -> str:
     """Gives a socket the job's namespace as one more name, and returns that; a dead job may have left it behind."""
     number = str(proof.namespace)
     _unlink(os.path.join(folder, number))
@@ -249,11 +249,11 @@ def forget(root: str, permit_id: str, proof: str | None) -> None:
     """Removes the names that a killed wrapper has left. ``proof`` is the permit's, as JSON."""
     named = os.path.join(root, FOLDER, permit_id)
     try:
-        again = os.path.join(root, FOLDER, str(jsontext.loads(proof or "{}").get("namespace")))
+        again = os.path.join(root, FOLDER, str(decode_proof(jsontext.loads(proof or "{}")).namespace))
         # Only if it still is this socket's: the kernel uses a namespace's number again.
         if os.path.samefile(named, again):
             _unlink(again)
-    except (OSError, ValueError):
+    except (OSError, ValueError, Unreadable):
         pass  # it had no second name
     _unlink(named)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 
-from contain.backend import Birth
+from contain.backend import birth_of
 from contain.budget.arbiter import Permit, Ticket
 from contain.budget.queue import wake
 from contain.budget.registry import PermitRow, bindings
@@ -25,11 +25,10 @@ from receipts import (
     HELD,
     PREPARED,
     RELEASED,
-    NamespaceInit,
     Receipt,
     Record,
     Unreadable,
-    decode,
+    decode_proof,
     encode,
     jsontext,
 )
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from contain.budget.policy import Policy
     from contain.budget.queue.desk import Desk
     from contain.budget.registry.bindings import Bindings
+    from receipts import Proof
 
 UNKNOWN = "unknown"
 REBUILT = "rebuilt"
@@ -159,7 +159,7 @@ class _Search:
 
     def _gone(self, proof: str) -> bool:
         try:
-            return self._backend.observe(decode(NamespaceInit, jsontext.loads(proof))).gone
+            return self._backend.observe(decode_proof(jsontext.loads(proof))).gone
         except (ValueError, Unreadable):
             return False
 
@@ -168,7 +168,7 @@ class _Search:
         return row.replace(permit=row.permit.replace(state=state, how=REBUILT), state_s=self._now.awake_s)
 
     def _by_receipt(
-        self, permit_id: str, receipt: Receipt, proof: NamespaceInit, text: str, directory: str
+        self, permit_id: str, receipt: Receipt, proof: Proof, text: str, directory: str
     ) -> PermitRow:
         """As much as there is: what it was granted is written nowhere."""
         rules, now_s = self._policy, self._now.awake_s
@@ -204,7 +204,7 @@ class _Search:
         return PermitRow(
             permit=permit,
             ticket=ticket,
-            owner=_birth(proof),
+            owner=birth_of(proof),
             since_s=now_s,
             state_s=now_s,
             proof=text,
@@ -215,20 +215,6 @@ class _Search:
 
 def _state(receipt: Receipt) -> str:
     return "bound" if receipt.state == PREPARED else "held" if receipt.state == HELD else "running"
-
-
-def _birth(proof: NamespaceInit) -> Birth:
-    """The init as an owner: who started it is written nowhere that could be trusted."""
-    return Birth(
-        boot_id=proof.boot_id,
-        boot_id_source=proof.boot_id_source,
-        observer_namespace=proof.observer_namespace,
-        pid=proof.pid,
-        start_ticks=proof.start_ticks,
-        time_namespace=proof.time_namespace,
-        pidfs_id=proof.pidfs_id,
-        pidfs_handle=proof.pidfs_handle,
-    )
 
 
 def _waiters(folder: str) -> list[str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contain.budget.queue.desk import Desk
     from contain.budget.queue.wake import Bell
     from contain.budget.registry import PermitRow
-    from receipts import NamespaceInit
+    from receipts import Proof
 
 AUDIT_S = 2.0
 """How often tokens that nobody can hold any more are looked for, while any are out."""
@@ -43,7 +43,7 @@ class Tenure:
         if answerer is not None:
             answerer.units = self._units
 
-    def prove(self, proof: NamespaceInit) -> None:
+    def prove(self, proof: Proof) -> None:
         """The permit is bound to this containment; requests from inside it can be told from others now."""
         if self._answerer is not None:
             self._answerer.prove(proof)

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
 
-    from receipts import NamespaceInit
+    from receipts import Proof
 
 NS_GET_PARENT = 0xB702
 SO_PEERPIDFD = 77
@@ -27,7 +27,7 @@ DEEPEST = 33
 """PID namespaces nest 32 deep at most (MAX_PID_NS_LEVEL)."""
 
 
-def is_inside(proof: NamespaceInit, connection: socket) -> bool | None:
+def is_inside(proof: Proof, connection: socket) -> bool | None:
     """Whether the peer that connected is in the proven namespace, or in one below it; None: it cannot be told.
 
     The peer is who called connect(2), whoever has its descriptor now.

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Iterable, Sequence
 
-    from contain.backend import Birth, Machine, Sampler, SignalSource, Watched
+    from contain.backend import Birth, Launch, Machine, Sampler, SignalSource, Watched
     from contain.job import Job
     from contain.linux.tree_limits import TreeLimits
     from contain.linux.tree_memory import TreeMemory
-    from receipts import Blocker, NamespaceInit
+    from receipts import Blocker, Proof
 
 
 RESOURCES = {
@@ -114,7 +114,7 @@ class LinuxBackend:
             self._given_back = (soft, hard)
         return hard
 
-    def launch(self, job: Job) -> NamespaceLaunch:
+    def launch(self, job: Job) -> Launch:
         """See contain.backend.Backend."""
         if job.require_tier is not None and TIERS.index(job.require_tier) > TIERS.index("namespace"):
             raise TierTooWeak(f"There is no tier {job.require_tier} here.", advice="Ask for namespace.")
@@ -195,11 +195,11 @@ class LinuxBackend:
         """See contain.backend.Backend."""
         return birth.mine()
 
-    def watch(self, born: Birth | NamespaceInit) -> Watched:
+    def watch(self, born: Birth | Proof) -> Watched:
         """See contain.backend.Backend."""
         return birth.look(born)
 
-    def contains(self, proof: NamespaceInit, connection: socket) -> bool | None:
+    def contains(self, proof: Proof, connection: socket) -> bool | None:
         """See contain.backend.Backend."""
         from contain.linux import ancestry
 
@@ -209,13 +209,13 @@ class LinuxBackend:
         """See contain.backend.Backend."""
         return birth.here().pid_namespace
 
-    def observe(self, proof: NamespaceInit) -> Observation:
+    def observe(self, proof: Proof) -> Observation:
         """See contain.backend.Backend."""
         found = birth.look(proof)
         found.close()
         return found.observation
 
-    def finish(self, proof: NamespaceInit, wait_s: float, *, kill: bool) -> Observation:
+    def finish(self, proof: Proof, wait_s: float, *, kill: bool) -> Observation:
         """Signals only through the pidfd that this very look opened."""
         found = birth.look(proof)
         try:
@@ -233,7 +233,7 @@ class LinuxBackend:
         finally:
             found.close()
 
-    def blockers(self, proof: NamespaceInit) -> tuple[Blocker, ...]:
+    def blockers(self, proof: Proof) -> tuple[Blocker, ...]:
         """Nobody is named unless the birth is seen live: its number may be another's."""
         found = birth.look(proof)
         try:

@@ -12,7 +12,11 @@ import select
 from contain.backend import Birth, Observation
 from contain.errors import SetupFailed
 from contain.linux import native, procfs
-from receipts import KERNEL, MOUNTED, NamespaceInit
+from receipts import KERNEL, MOUNTED, Anchor, NamespaceInit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from receipts import Proof
 
 LIVE, GONE, UNKNOWN = "live", "gone", "unknown"
 
@@ -181,8 +185,10 @@ class Found:
             self.pidfd = -1
 
 
-def look(proof: NamespaceInit | Birth) -> Found:
+def look(proof: Proof | Birth) -> Found:
     """A fresh look at a recorded birth."""
+    if isinstance(proof, Anchor):
+        return Found(UNKNOWN, "recorded on a Mac")
     try:
         if here().boot_id != proof.boot_id:
             if here().boot_id_source != KERNEL:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from contain.linux.keeper import Keeper, Launched
     from contain.linux.tree_limits import TreeLimits
     from contain.linux.tree_memory import TreeMemory
-    from receipts import Blocker, NamespaceInit
+    from receipts import Blocker, NamespaceInit, Proof
 
 INIT_S = 5.0
 """The init's set-up takes a fifth of a millisecond; this bounds one that something has stopped."""
@@ -36,6 +36,7 @@ class NamespaceContainment:
     """The ``namespace`` tier. Made by ``LinuxBackend.prepare``; closing it ends the job."""
 
     tier = "namespace"
+    proof: Proof
 
     def __init__(
         self,

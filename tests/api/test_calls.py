@@ -17,6 +17,7 @@ import pytest
 
 import contain
 from contain import errors
+from receipts import NamespaceInit
 from tests.session import ROOT, WAIT_S, alive, inspect, wait_file, wait_until
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def test_leaving_the_context_ends_the_tree(receipts: Path) -> None:
     with pytest.raises(ZeroDivisionError), job:
         raise ZeroDivisionError
     assert job.receipt is not None
-    assert job.receipt.proof is not None
+    assert isinstance(job.receipt.proof, NamespaceInit)
     assert (job.receipt.state, job.receipt.empty) == ("released", True)
     assert job.outcome is not None
     assert job.outcome.cause == "canceled"

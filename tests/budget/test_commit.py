@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from contain.backend import Birth, Watched
     from contain.budget.queue.desk import Desk
-    from receipts import NamespaceInit
+    from receipts import Proof
 
 CROWD = 3 * reconcile.GLANCE + 1
 
@@ -30,7 +30,7 @@ class Counting(LinuxBackend):
         super().__init__()
         self.looked_at: list[int] = []
 
-    def watch(self, proof: NamespaceInit | Birth) -> Watched:
+    def watch(self, proof: Proof | Birth) -> Watched:
         """Counts."""
         self.looked_at.append(proof.pid)
         return super().watch(proof)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from receipts import (
     CAUSES,
     STATES,
+    Anchor,
     Blocker,
     Fact,
     Held,
@@ -68,6 +69,16 @@ LIMITED = exited().replace(
     limits=LimitsInForce(memory_bytes="cgroup-v2", pids="not-applied: the cgroup /a may not be divided"),
     cgroups=("/sys/fs/cgroup/contain-00000000-0000-4000-8000-000000000001",),
 )
+ANCHOR = Anchor(
+    pid=812,
+    uid=501,
+    boot_id="6F0DCE8B-7C1E-4D0E-9E0C-1C1B5B0E2A11",
+    unique_id=90210,
+    start_us=1_767_225_600_250_000,
+    scope="session",
+    signal="exact",
+    witness="PROC_PIDUNIQIDENTIFIERINFO",
+)
 KNOWN = {
     "v1-prepared": prepared(),
     "v1-running": prepared().replace(state="running"),
@@ -75,6 +86,7 @@ KNOWN = {
     "v1-released": released(),
     "v1-held": FULL,
     "v1-limited": LIMITED,
+    "v1-anchored": prepared().replace(tier="session", proof=ANCHOR),
 }
 
 

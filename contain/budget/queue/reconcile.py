@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from contain.budget.arbiter import leave, release
 from contain.budget.registry.rows import PermitRow, TicketRow, dumps
-from receipts import NamespaceInit, Unreadable, decode, jsontext
+from receipts import Unreadable, decode_proof, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from contain.budget.arbiter import Now
     from contain.budget.policy import Policy
     from contain.budget.registry import Book
+    from receipts import Proof
 
 UNBOUND_S = 10.0
 """A grant that nobody takes for so long, awake, is somebody else's turn."""
@@ -36,10 +37,10 @@ GLANCE = 64
 GRANTED, BOUND, RUNNING, CLEANUP = "granted", "bound", "running", "cleanup"
 
 
-def proof_of(text: str) -> NamespaceInit | None:
+def proof_of(text: str) -> Proof | None:
     """A proof as the registry has it; None for one that cannot be read: its tree is unknown, so its permit stays."""
     try:
-        return decode(NamespaceInit, jsontext.loads(text))
+        return decode_proof(jsontext.loads(text))
     except (ValueError, Unreadable):
         return None
 
