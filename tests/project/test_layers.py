@@ -30,6 +30,7 @@ PURE = (
 
 BELOW_LIFECYCLE = (
     "contain/linux/",
+    "contain/darwin/",
     "contain/backend.py",
     "contain/adapter.py",
     "contain/protocol.py",
