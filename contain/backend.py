@@ -361,8 +361,8 @@ class Backend(Protocol):
     def sweep_cgroups(self) -> None:
         """Removes empty cgroups around here whose wrappers died before they had written a receipt."""
 
-    def file_system_magic(self, fd: int) -> int:
-        """statfs(2)'s f_type of an open file, for receipts.place."""
+    def file_system_magic(self, fd: int) -> int | str:
+        """statfs(2)'s f_type of an open file, or its name where the system has names, for receipts.place."""
 
     def stop(self) -> None:
         """Ends what ``start`` started, and with it every containment of this process."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
 __all__ = [
+    "DARWIN_TIERS",
     "NETWORKS",
     "TIERS",
     "Abort",
@@ -29,6 +30,9 @@ NETWORKS = ("host", "none")
 
 TIERS = ("tree", "traced", "cgroup", "namespace")
 """Linux tiers, weakest first. This version has ``namespace`` only."""
+
+DARWIN_TIERS = ("group", "session", "launchd")
+"""Weakest first. This version has no ``launchd``."""
 
 GRACE_MS = 10_000
 KILL_MS = 5_000

@@ -13,11 +13,18 @@ if TYPE_CHECKING:
 
 def backend() -> Backend:
     """The backend of this machine. Raises UnsupportedPlatform."""
+    found: Backend
     if sys.platform == "linux":
         from contain.linux.backend import LinuxBackend
 
-        return LinuxBackend()
-    raise UnsupportedPlatform(
-        f"contain has no backend for {sys.platform} in this version.",
-        advice="Use it on Linux (kernel 5.10 or later).",
-    )
+        found = LinuxBackend()
+    elif sys.platform == "darwin":
+        from contain.darwin.backend import DarwinBackend
+
+        found = DarwinBackend()
+    else:
+        raise UnsupportedPlatform(
+            f"contain has no backend for {sys.platform} in this version.",
+            advice="Use it on Linux (kernel 5.10 or later) or on macOS.",
+        )
+    return found

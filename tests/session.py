@@ -126,7 +126,7 @@ class Session:
         text, _, self._pending = self._pending.partition(b"\n")
         reply: Reply = json.loads(text)
         self.replies.append(reply)
-        if reply["event"] == "prepared":
+        if reply["event"] == "prepared" and "namespaceInit" in reply:
             with contextlib.suppress(OSError):  # it is gone already, or its number is of another namespace
                 self._pins.append(hold_namespace(reply["namespaceInit"]))
         return reply

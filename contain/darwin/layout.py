@@ -63,6 +63,7 @@ int kevent(int kq, const struct kevent *changes, int nchanges, struct kevent *ev
 int kill(int pid, int sig);
 int killpg(int pgrp, int sig);
 int getsid(int pid);
+int fstatfs(int fd, void *into);
 unsigned int mach_host_self(void);
 int host_statistics64(unsigned int host, int flavor, void *info, unsigned int *count);
 int host_processor_info(unsigned int host, int flavor, unsigned int *cpus, uint32_t **info, unsigned int *count);
@@ -119,6 +120,10 @@ IN_EXIT = 4
 PROCESS_RECORD = (1, 14, 1)
 RECORD_BYTES = 648
 START_S_AT, START_US_AT, STATUS_AT, PID_AT, UID_AT = 0, 8, 36, 40, 420
+
+# struct statfs of arm64. On x86-64 the plain name is an older call of another layout, which is not read.
+STATFS_BYTES, FILE_SYSTEM_AT, FILE_SYSTEM_BYTES = 2168, 72, 16
+STATFS_MACHINE = "arm64"
 
 # kqueue(2).
 READ_FILTER, PROC_FILTER = -1, -5

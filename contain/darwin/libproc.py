@@ -7,6 +7,7 @@ process that is exiting or a zombie is only shown to those who ask with ``arg`` 
 from __future__ import annotations
 
 import errno
+import os
 
 from contain.darwin import layout
 from contain.darwin.handle import failed
@@ -181,6 +182,18 @@ class Libproc:
         if got <= 0 and number:
             raise failed(number)
         return [pid for pid in buffer[0 : max(got, 0) // PID_BYTES] if pid > 0]
+
+    def file_system(self, fd: int) -> str:
+        """The name of the file system under an open file. Raises OSError."""
+        if os.uname().machine != layout.STATFS_MACHINE:
+            raise OSError(errno.ENOTSUP, "the layout of statfs is not known on this processor")
+        data = self._ffi.new(f"unsigned char[{layout.STATFS_BYTES}]")
+        result, number = self.handle.call("fstatfs", fd, data)
+        if result != 0:
+            raise failed(number)
+        end = layout.FILE_SYSTEM_AT + layout.FILE_SYSTEM_BYTES
+        name = bytes(self._ffi.buffer(data))[layout.FILE_SYSTEM_AT : end]
+        return name.partition(b"\0")[0].decode("ascii", "replace")
 
 
 def _entry(data: bytes) -> Entry:

@@ -1,0 +1,166 @@
+"""Who is in a job's session or process group now.
+
+One look proves nothing: a child in the middle of its fork is invisible for microseconds, which is why emptiness takes
+two (contain.darwin.ending).
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+
+from contain.backend import Birth, birth_of
+from contain.darwin import birth, layout
+from receipts import Blocker, Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from contain.darwin.libproc import Identity, Libproc
+    from receipts import Anchor
+
+SESSION, GROUP = "session", "group"
+
+ROUND_FORKS = 50_000
+"""A number is given again only after all others (99,900, less those in use) were. A unique id counts every fork, so
+who is in our group with one this near to the anchor's is ours, whether or not the anchor is still there."""
+
+ELDERS_S = 1.0
+"""So long a number that an older process had is not asked for again: in that time no machine makes a round of forks."""
+
+MOST_NAMED = 64
+
+
+class Member(Record):
+    """A process that is not proven to have ended."""
+
+    birth: Birth
+    name: str
+    uid: int
+    state: str
+    """``live``, ``exiting`` or ``unknown``."""
+    in_group: bool
+    why: str
+
+
+class Census(Record):
+    """One look. ``unknown`` says why it may be incomplete, and None that it is whole."""
+
+    members: tuple[Member, ...]
+    unknown: str | None = None
+
+    @property
+    def clean(self) -> bool:
+        """Whole, and nobody runs."""
+        return not self.members and self.unknown is None
+
+
+class Tree:
+    """A job as it can be seen from outside: its anchor, and who is in its session or group."""
+
+    def __init__(self, libproc: Libproc, proof: Anchor) -> None:
+        """Nothing is looked at yet."""
+        self.libproc = libproc
+        self.proof = proof
+        self._elders: set[int] = set()
+        self._elders_s = 0.0
+
+    def anchor(self) -> birth.Sight:
+        """How the anchor itself is."""
+        return birth.sight(self.libproc, birth_of(self.proof))
+
+    def is_ours(self, member: Member) -> bool:
+        """Whether who has our group's or session's number is of our job, when nobody pins the number."""
+        return 0 < (member.birth.unique_id or 0) - self.proof.unique_id < ROUND_FORKS
+
+    def younger(self) -> list[tuple[int, Identity | None]]:
+        """Who was born after the anchor: nobody else can be in its session, or its descendant. None: not to be seen.
+
+        Raises OSError where nobody can be listed.
+        """
+        now_s = time.monotonic()
+        if now_s - self._elders_s > ELDERS_S:
+            self._elders, self._elders_s = set(), now_s
+        found: list[tuple[int, Identity | None]] = []
+        for pid in self.libproc.listed(layout.ALL_PIDS):
+            if pid in self._elders:
+                continue
+            try:
+                identity = self.libproc.identity(pid)
+            except OSError as error:
+                if error.errno != errno.ESRCH:
+                    found.append((pid, None))
+                continue
+            if identity.unique_id > self.proof.unique_id:
+                found.append((pid, identity))
+            else:
+                self._elders.add(pid)
+        return found
+
+    def census(self) -> Census:
+        """The job's members but for the anchor itself."""
+        try:
+            group = set(self.libproc.listed(layout.PGRP_ONLY, self.proof.pid))
+            pids = group | (self._in_session() if self.proof.scope == SESSION else set())
+        except OSError as error:
+            return Census(members=(), unknown=f"the processes could not be listed ({_named(error)})")
+        members, unknown = [], None
+        for pid in sorted(pids - {self.proof.pid}):
+            try:
+                member = look(self.libproc, pid, in_group=pid in group)
+            except OSError as error:
+                unknown = f"pid {pid} could not be looked at ({_named(error)})"
+                continue
+            if member is not None:
+                members.append(member)
+        return Census(members=tuple(members), unknown=unknown)
+
+    def _in_session(self) -> set[int]:
+        found = set()
+        for pid, _ in self.younger():
+            try:
+                if self.libproc.session(pid) == self.proof.pid:
+                    found.add(pid)
+            except OSError as error:
+                # Ended ones are in no session any more; what exits in our group is in the group's list.
+                if error.errno != errno.ESRCH:
+                    raise
+        return found
+
+
+def _named(error: OSError) -> str:
+    return errno.errorcode.get(error.errno or 0, "no errno")
+
+
+def look(libproc: Libproc, pid: int, *, in_group: bool) -> Member | None:
+    """A member as it is now; None for one that has ended. Raises OSError where that cannot be told."""
+    try:
+        born = birth.take(libproc, pid)
+    except OSError as error:
+        if error.errno == errno.ESRCH and libproc.entry(pid) is None:
+            return None
+        raise
+    seen = birth.sight(libproc, born)
+    if seen.state in (birth.ZOMBIE, birth.GONE):
+        return None
+    name, uid = ("?", -1) if seen.short is None else (seen.short.name, seen.short.uid)
+    return Member(birth=born, name=name, uid=uid, state=seen.state, in_group=in_group, why=seen.why)
+
+
+LETTERS = {birth.LIVE: "R", birth.EXITING: "E", birth.UNKNOWN: "?"}
+
+
+def blockers(members: tuple[Member, ...], why: dict[int, str] | None = None) -> tuple[Blocker, ...]:
+    """For a receipt. ``why``: a better reason than the look's, by unique id."""
+    reasons = why or {}
+    return tuple(
+        Blocker(
+            pid=member.birth.pid,
+            name=member.name,
+            state=LETTERS.get(member.state, "?"),
+            wchan=None,
+            tracer=None,
+            freezer=None,
+            why=reasons.get(member.birth.unique_id or 0, member.why),
+        )
+        for member in members[:MOST_NAMED]
+    )

@@ -1,0 +1,30 @@
+"""``contain`` with the Darwin backend on a fake XNU: ``-m tests.darwin.on_fake LIBRARY PROGRAM VERB ARGS...``."""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+import contain.platform
+from contain.darwin.backend import DarwinBackend
+
+
+class OnFake(DarwinBackend):
+    """A Mac, but for its file systems."""
+
+    def file_system_magic(self, fd: int) -> str:  # noqa: ARG002 - Backend
+        """Where tests keep their receipts."""
+        return "apfs"
+
+
+def main() -> int:
+    """Everything above the backend is the product's own."""
+    library, program = sys.argv[1], sys.argv[2]
+    contain.platform.backend = functools.partial(OnFake, library=library, program=program)
+    from contain.cli.main import main as verb  # noqa: PLC0415 - it takes the backend as it is then
+
+    return verb(sys.argv[3:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
