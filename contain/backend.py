@@ -223,6 +223,8 @@ class Containment(Protocol):
     """What enforces the limits of the tree; None where none was asked for."""
     cgroups: tuple[str, ...]
     """Where the job's own cgroups are, for its receipt."""
+    detached: str | None
+    """What is known of descendants outside of the containment; None where there can be none."""
 
     def fds(self) -> Sequence[int]:
         """Descriptors to poll for reading; after each wake-up call ``events``."""

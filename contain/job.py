@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DARWIN_TIERS",
+    "LINUX_TIERS",
     "NETWORKS",
     "TIERS",
     "Abort",
@@ -28,11 +29,14 @@ __all__ = [
 
 NETWORKS = ("host", "none")
 
-TIERS = ("tree", "traced", "cgroup", "namespace")
-"""Linux tiers, weakest first. This version has ``namespace`` only."""
+LINUX_TIERS = ("tree", "traced", "cgroup", "namespace")
+"""Weakest first. This version has ``namespace`` only."""
 
 DARWIN_TIERS = ("group", "session", "launchd")
 """Weakest first. This version has no ``launchd``."""
+
+TIERS = LINUX_TIERS + DARWIN_TIERS
+"""Every word that may be required. One system's are never another's."""
 
 GRACE_MS = 10_000
 KILL_MS = 5_000

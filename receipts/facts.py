@@ -239,4 +239,6 @@ class Receipt(Fact):
     limits: LimitsInForce | None = None
     cgroups: tuple[str, ...] | None = None
     """Directories of the job's leaf, until they are removed."""
+    detached: str | None = None
+    """On Darwin: `listed`, descendants were seen outside of the session or group; `not-observed`: none was *seen*."""
     version: int = VERSION

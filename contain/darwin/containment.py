@@ -13,8 +13,9 @@ from contain.backend import (
     SignalSent,
 )
 from contain.darwin import census, ending
+from contain.darwin.lineage import NOT_OBSERVED
 from contain.errors import SetupFailed
-from receipts import Usage, encode
+from receipts import Blocker, Usage, decode, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from contain.backend import Event
     from contain.darwin.libproc import Libproc
     from contain.darwin.supervisor import Supervisor
-    from receipts import Anchor, Blocker, LimitsInForce, Proof
+    from receipts import Anchor, LimitsInForce, Proof
 
 MOST_SUPERVISORS = 3
 """One that finishes a killed one's job may be killed as well; whoever kills all of them wants the job held."""
@@ -59,8 +60,7 @@ class AnchoredContainment:
         self.proof = proof
         self.tier = proof.scope
         self.limits = limits
-        self.detached: str | None = None
-        """``listed`` or ``not-observed``, once the job is over: see contain.darwin.lineage."""
+        self.detached: str | None = NOT_OBSERVED
 
     def fds(self) -> Sequence[int]:
         """The supervisor's channel, while there is one."""
@@ -111,6 +111,8 @@ class AnchoredContainment:
             return CommandStopped()
         if event == "emptied":
             return Emptied(usage=_usage(message["usage"]))
+        if event == "held":
+            self._blockers = tuple(decode(Blocker, one, "blocker") for one in message["blockers"])
         if event == "drained":
             self._drained, self.detached = True, message["detached"]
             return Drained()
@@ -174,8 +176,8 @@ class AnchoredContainment:
         return ()
 
     def members(self) -> tuple[Blocker, ...]:
-        """The anchor first, as the init is on Linux; then who is seen, each with what keeps it."""
-        return ending.blockers(self._tree)
+        """The anchor first, as the init is on Linux, then who is seen; or who could not be ended, and why."""
+        return self._blockers or ending.blockers(self._tree)
 
     def close(self) -> None:
         """Hangs up, at which a living supervisor ends the job."""

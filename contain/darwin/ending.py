@@ -28,7 +28,7 @@ PAUSES_S = (0.001, 0.002, 0.005, 0.01, 0.02)
 KILL_S = 5.0
 
 FOREIGN = "another user's: it may not be signalled from here (foreign-uid)"
-STUCK = "killed, and does not get out of the kernel (exiting): only a reboot may clear it"
+STUCK = "on its way out of the kernel (exiting): if it stays, only a reboot clears it"
 STRAY = "left the group, and is still alive (stray)"
 NOT_OURS = "has the job's number, but may be of another job: it is not signalled"
 
@@ -138,7 +138,16 @@ class _Ender:
             why = f"{why}; {self.unknown}" if self.members else self.unknown
         if self.members and not surely and not self.anchor_lives:
             why = f"{why}, and cannot be told from another job's, or be seen"
+        for member in self.members:
+            self.reasons.setdefault(member.birth.unique_id or 0, _reason(member))
         return Ending(state=state, why=why, blockers=census.blockers(self.members, self.reasons))
+
+
+def _reason(member: Member) -> str:
+    """Before anything was tried."""
+    if member.state == birth.EXITING:
+        return STUCK
+    return FOREIGN if os.geteuid() not in (0, member.uid) else member.why
 
 
 def kill(

@@ -35,6 +35,8 @@ LEFT_S = 0.02
 """While only leftovers run: how soon their end is seen."""
 SOON_S = 0.01
 """Between two looks for descendants that forks have asked for."""
+KILL_S = 4.0
+"""Less than the wrapper waits before it says held, so that it can say why."""
 AGAIN_S = 1.0
 """Between two attempts at what did not end."""
 IGNORED = (
@@ -245,7 +247,7 @@ class Supervision:
         """Kills what there is. True: proven over, and said so."""
         if self._anybody():
             self.say("sent", signal="KILL")
-        end = ending.kill(self.tree, pinned=True, strays=self.lineage.strays)
+        end = ending.kill(self.tree, pinned=True, strays=self.lineage.strays, wait_s=KILL_S)
         self._hear_anchor()  # how the command ended may be its last word
         if not end.empty:
             self.say("held", why=end.why, blockers=[encode(one) for one in end.blockers])

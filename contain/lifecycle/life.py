@@ -331,7 +331,11 @@ class Life:
             last_signal=self._last_signal if outcome.last_signal or self._leftovers else None
         )
         receipt = self._receipt.replace(
-            outcome=outcome, usage=self._usage, leftovers=self._leftovers, ended_at=time.time()
+            outcome=outcome,
+            usage=self._usage,
+            leftovers=self._leftovers,
+            detached=self.containment.detached,
+            ended_at=time.time(),
         )
         if self._drained:
             left = self.containment.remove_cgroups() or None

@@ -9,7 +9,7 @@ import resource
 from contain.backend import Observation
 from contain.csignal import csignal as signal
 from contain.errors import ImpossibleRequest, SetupFailed, TierTooWeak
-from contain.job import TIERS, Limits
+from contain.job import LINUX_TIERS, Limits
 from contain.linux import birth, census, cgroup, channel, command, host, native, process, procfs
 from contain.linux.keeper import Keeper
 from contain.linux.launch import NamespaceLaunch
@@ -116,7 +116,7 @@ class LinuxBackend:
 
     def launch(self, job: Job) -> Launch:
         """See contain.backend.Backend."""
-        if job.require_tier is not None and TIERS.index(job.require_tier) > TIERS.index("namespace"):
+        if job.require_tier is not None and job.require_tier not in LINUX_TIERS:
             raise TierTooWeak(f"There is no tier {job.require_tier} here.", advice="Ask for namespace.")
         self.start()
         assert self._keeper is not None  # for mypy

@@ -37,6 +37,7 @@ class NamespaceContainment:
 
     tier = "namespace"
     proof: Proof
+    detached: str | None = None
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from contain.darwin import ending
 from tests.darwin.jobs import inspected, members, session, until_gone
 from tests.session import wait_file
 
@@ -35,7 +36,7 @@ def test_a_job_from_request_to_released(xnu: World, receipts: Path) -> None:
         "exited",
         3,
     )
-    assert released["anchor"] == anchor
+    assert (released["anchor"], released["detached"]) == (anchor, "not-observed")
     (path,) = receipts.glob("*.json")
     assert json.loads(path.read_text())["proof"] == anchor
     assert inspected(xnu, receipts)["state"] == "released"
@@ -119,3 +120,19 @@ def test_a_host_that_goes_takes_its_job_along(xnu: World, receipts: Path) -> Non
         released = job.hang_up().finish()
     assert (released["empty"], released["outcome"]["cause"]) == (True, "canceled")
     assert members(anchor) == []
+
+
+def test_what_cannot_be_ended_is_held_with_its_reason(xnu: World, receipts: Path, tmp_path: Path) -> None:
+    """Another user's process: named in the last reply, found again by inspect, and ended when it may be."""
+    with session(xnu, receipts) as job:
+        quiet = "exec > /dev/null 2>&1"  # whoever is held must not hold the wrapper's own output
+        job.start("sh", "-c", f"{quiet}; trap '' HUP; sleep 600 & echo $! > {tmp_path}/pid; wait")
+        child = int(wait_file(tmp_path / "pid"))
+        xnu.control(f"foreign pid={child} uid=12345")
+        held = job.hang_up().finish()
+    assert (held["event"], held["empty"], held["detached"]) == ("held", False, "not-observed"), held
+    assert [(one["pid"], one["why"]) for one in held["held"]["blockers"]] == [(child, ending.FOREIGN)]
+    assert inspected(xnu, receipts)["state"] == "held"
+    xnu.control("clear")
+    assert inspected(xnu, receipts, job.id, "--finish")["state"] == "released"
+    assert members(held["anchor"]["pid"]) == []
