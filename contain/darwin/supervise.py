@@ -9,11 +9,10 @@ says that the job is over. With a recorded proof instead of a command it ends wh
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 
 from contain.csignal import csignal as signal
-from contain.darwin import anchored, census, channel, ending, layout, wire
+from contain.darwin import anchored, census, channel, ending, layout, mark, wire
 from contain.darwin.handle import opened
 from contain.darwin.kqueue import Kqueue
 from contain.darwin.libproc import Libproc
@@ -84,9 +83,11 @@ class Supervision:
         """The anchor stands, knows its command, and waits at the gate. False: the wrapper was told why not."""
         session = bool(self.request["session"])
         fds = [_high(fd) for fd in fds]
-        mark, mark_fd = _mark()
         kept = [*zip(fds[4:], self.request["keep"], strict=True)]
+        path, mark_fd = None, -1
         try:
+            path, mark_fd = mark.make(self.libproc)
+            mark_fd = _high(mark_fd)
             kept += [(mark_fd, _free(self.request["keep"]))]
             self.leader = anchored.Leader(program, fds[:4], kept, session=session)
             self.leader.tell(block)
@@ -94,13 +95,14 @@ class Supervision:
             self.proof = self.leader.prove(self.libproc, session=session)
         except OSError as error:
             self.say("broke", step="anchor", errno=error.errno or 0)
-            os.unlink(mark)
+            if path is not None:
+                os.unlink(path)
             return False
         finally:
-            for fd in (*fds, mark_fd):
+            for fd in (*fds, *([mark_fd] if mark_fd >= 0 else [])):
                 os.close(fd)
         self.tree = census.Tree(self.libproc, self.proof)
-        self.lineage = Lineage(self.tree, mark)
+        self.lineage = Lineage(self.tree, path)
         if report is None or report.kind != wire.READY:
             self.say("broke", step="anchor", errno=0)
             self.finish()
@@ -280,12 +282,6 @@ def _high(fd: int) -> int:
     copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, ABOVE_KEPT)
     os.close(fd)
     return copy
-
-
-def _mark() -> tuple[str, int]:
-    """A private file that nobody else has open."""
-    fd, path = tempfile.mkstemp(prefix="contain-mark-")
-    return path, _high(fd)
 
 
 def _free(kept: list[int]) -> int:

@@ -7,7 +7,9 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +25,6 @@ from tests.session import kill, wait_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from contain.backend import Containment
     from tests.darwin.world import World
@@ -256,3 +257,17 @@ def test_a_watch_can_be_read_when_its_process_ends(jobs: Jobs) -> None:
     assert jobs.drained(job)
     gone = jobs.backend.watch(job.proof)
     assert (gone.observation.state, gone.fd) == ("gone", -1)
+
+
+def test_the_mark_of_a_killed_supervisor_is_swept(jobs: Jobs) -> None:
+    """By its owner's birth, in the name: a living one's stays."""
+    living, other = jobs.start("sleep 600"), jobs.start("sleep 600")
+    mine, owner = parent(living.proof.pid), parent(other.proof.pid)
+    kill(owner)
+    assert jobs.drained(other)
+    jobs.backend.sweep_cgroups()
+    left = [path.name.split("-")[2] for path in Path(tempfile.gettempdir()).glob("contain-mark-*")]
+    assert str(mine) in left
+    assert str(owner) not in left
+    living.kill()
+    assert jobs.drained(living)

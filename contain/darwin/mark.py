@@ -1,0 +1,47 @@
+"""The file that a command inherits open, so that who has it open is a descendant. Its name tells whose it is.
+
+A supervisor removes its own; one that was killed leaves it, and whoever inspects everything sweeps it away.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from contain.darwin.libproc import Libproc
+
+PREFIX = "contain-mark-"
+
+
+def make(libproc: Libproc) -> tuple[str, int]:
+    """(path, descriptor) of a private file that nobody else has open. Raises OSError."""
+    mine = libproc.identity(os.getpid()).unique_id
+    fd, path = tempfile.mkstemp(prefix=f"{PREFIX}{os.getpid()}-{mine}-")
+    return path, fd
+
+
+def sweep(libproc: Libproc) -> None:
+    """Removes the marks of supervisors that are gone. What cannot be told stays."""
+    folder = tempfile.gettempdir()
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if name.startswith(PREFIX) and _is_orphan(libproc, name):
+            try:
+                if os.lstat(path).st_uid == os.geteuid():
+                    os.unlink(path)
+            except FileNotFoundError:
+                continue  # somebody else swept
+
+
+def _is_orphan(libproc: Libproc, name: str) -> bool:
+    pid, _, rest = name.removeprefix(PREFIX).partition("-")
+    unique_id = rest.partition("-")[0]
+    if not pid.isdigit() or not unique_id.isdigit():
+        return False
+    try:
+        return libproc.identity(int(pid)).unique_id != int(unique_id)
+    except OSError as error:
+        return error.errno == errno.ESRCH
