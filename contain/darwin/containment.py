@@ -81,6 +81,7 @@ class AnchoredContainment:
 
     def _replace(self) -> None:
         self._supervisor.close()
+        ending.strike(self._tree)  # at once: a fresh interpreter takes its time on a busy machine
         if self._started >= MOST_SUPERVISORS:
             return
         self._started += 1

@@ -31,6 +31,14 @@ TREE = (
 """One that sleeps, and two that fork without an end: the hard case of a kill by group."""
 
 
+CAUSES = {
+    ("supervisor",): {"keeper-lost"},
+    ("anchor",): {"init-killed"},
+    ("supervisor", "anchor"): {"keeper-lost"},
+    ("anchor", "supervisor"): {"keeper-lost", "init-killed"},  # it may have proven the end before its own
+}
+
+
 class Running:
     """A job with a busy tree, and the three processes above it."""
 
@@ -48,9 +56,7 @@ class Running:
 
 
 @pytest.mark.parametrize("again", range(TIMES))
-@pytest.mark.parametrize(
-    "names", [("supervisor",), ("anchor",), ("supervisor", "anchor"), ("anchor", "supervisor")]
-)
+@pytest.mark.parametrize("names", CAUSES)
 def test_the_wrapper_outlives_the_others(
     xnu: World, receipts: Path, tmp_path: Path, names: tuple[str, ...], again: int
 ) -> None:
@@ -60,7 +66,7 @@ def test_the_wrapper_outlives_the_others(
         tree.kill(*names)
         released = job.finish()
     assert (released["event"], released["empty"]) == ("released", True), released
-    assert released["outcome"]["cause"] == ("keeper-lost" if "supervisor" in names else "init-killed")
+    assert released["outcome"]["cause"] in CAUSES[names]
     assert members(tree.anchor) == []
 
 
