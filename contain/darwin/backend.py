@@ -58,8 +58,8 @@ class DarwinBackend:
         """Darwin's ps shows the executable, whatever a process calls itself."""
 
     def environment(self) -> dict[str, str]:
-        """See contain.backend.Backend. What it began with is nowhere to be read: a C locale's LC_CTYPE stays."""
-        return dict(os.environ)
+        """See contain.backend.Backend."""
+        return dict(os.fsdecode(variable).split("=", 1) for variable in command.inherited())
 
     def catch(self, numbers: Iterable[int]) -> SignalSource:
         """See contain.backend.Backend."""

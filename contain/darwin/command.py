@@ -30,13 +30,18 @@ TREE_LIMITS = ("memory_bytes", "cpus", "pids")
 NOT_APPLIED = "not-applied: macOS limits no tree without an entitlement"
 
 
+def inherited() -> list[bytes]:
+    """This process's variables. What it began with is nowhere to be read: a C locale's own LC_CTYPE stays."""
+    return [name + b"=" + text for name, text in os.environb.items()]
+
+
 def block(job: Job, umask: int, open_files: tuple[int, int] | None = None) -> bytes:
     """As the anchor reads it. Raises ImpossibleRequest for what execve(2) would refuse.
 
     ``open_files``: this process's limit before it was raised, for jobs that ask for none.
     """
     if job.env is None:
-        variables = [name + b"=" + text for name, text in os.environb.items()]
+        variables = inherited()
         path = os.environ.get("PATH")
     else:
         variables = [check_bytes(f"{name}={text}", "A variable of env") for name, text in job.env.items()]

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from contain.darwin.libproc import Libproc
 
 PREFIX = "contain-mark-"
+FOLDER = "/tmp"  # noqa: S108 - private files in it, by a name that nobody can foresee, and the same for every process
 
 
 def make(libproc: Libproc) -> tuple[str, int]:
     """(path, descriptor) of a private file that nobody else has open. Raises OSError."""
     mine = libproc.identity(os.getpid()).unique_id
-    fd, path = tempfile.mkstemp(prefix=f"{PREFIX}{os.getpid()}-{mine}-")
+    fd, path = tempfile.mkstemp(dir=FOLDER, prefix=f"{PREFIX}{os.getpid()}-{mine}-")
     return path, fd
 
 
 def sweep(libproc: Libproc) -> None:
     """Removes the marks of supervisors that are gone. What cannot be told stays."""
-    folder = tempfile.gettempdir()
-    for name in os.listdir(folder):
-        path = os.path.join(folder, name)
+    for name in os.listdir(FOLDER):
+        path = os.path.join(FOLDER, name)
         if name.startswith(PREFIX) and _is_orphan(libproc, name):
             try:
                 if os.lstat(path).st_uid == os.geteuid():

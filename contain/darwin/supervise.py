@@ -212,16 +212,16 @@ class Supervision:
         }
         left = self._anybody()
         self.say("ended", status=report.status, exec_errno=exec_errno, leftovers=left, usage=self.usage)
-        if self.kill_s is None:
-            grace_s = float(self.request["grace_ms"]) / 1000 if left else None
-            self.term_s = None if grace_s is None else time.monotonic() + grace_s
-            self.kill_s = None if left else time.monotonic()
+        if not left:
+            self.term_s, self.kill_s = None, time.monotonic()
+        elif self.kill_s is None:
+            self.term_s = time.monotonic() + float(self.request["grace_ms"]) / 1000
 
     def _anybody(self) -> bool:
         return not self.tree.census().clean or bool(self.lineage.strays())
 
     def _look(self) -> None:
-        if self.ended and self.kill_s is None:
+        if self.ended and (self.kill_s is None or self.kill_s > time.monotonic()):
             if not self._anybody():
                 self.term_s, self.kill_s = None, time.monotonic()
         elif self.started:

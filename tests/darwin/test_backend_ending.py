@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contain.backend import Drained
-from contain.darwin import census, ending, lineage
+from contain.darwin import census, ending, lineage, mark
 from contain.darwin.backend import DarwinBackend
 from contain.job import Job, new_id
 from receipts import Anchor
@@ -266,7 +265,7 @@ def test_the_mark_of_a_killed_supervisor_is_swept(jobs: Jobs) -> None:
     kill(owner)
     assert jobs.drained(other)
     jobs.backend.sweep_cgroups()
-    left = [path.name.split("-")[2] for path in Path(tempfile.gettempdir()).glob("contain-mark-*")]
+    left = [path.name.split("-")[2] for path in Path(mark.FOLDER).glob("contain-mark-*")]
     assert str(mine) in left
     assert str(owner) not in left
     living.kill()

@@ -129,6 +129,7 @@ def test_limits_are_the_requests(receipts: Path) -> None:
 
 READERS = {
     "contain/linux/command.py": "PATH, and copied for the job",
+    "contain/darwin/command.py": "the same",
     "contain/cli/permit.py": "session labels, which confer nothing; whose job this may run in, which is then asked",
     "contain/cli/permits.py": "whose job this may run in, which is then asked",
     "contain/cli/desk.py": "whose job this may run in, which is then asked",
