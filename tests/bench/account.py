@@ -29,6 +29,7 @@ base = {units}
 floor = {units}
 ceiling = {units}
 required = []
+disk_floor_mib = 0
 [marks]
 charged_load = "none"
 thrash_load = "none"

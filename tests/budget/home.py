@@ -24,6 +24,7 @@ base = 1
 floor = 1
 ceiling = 1
 required = []
+disk_floor_mib = 0
 [marks]
 charged_load = "none"
 thrash_load = "none"
