@@ -23,7 +23,6 @@ missing_for_test() {
   needs make make
   needs mkfs.ext4 e2fsprogs
   needs mount mount
-  needs make make
   needs aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
   [ -e /usr/aarch64-linux-gnu/include/linux/types.h ] || printf 'libc6-dev-arm64-cross\n'
 }

@@ -197,7 +197,8 @@ def naive(count: int) -> dict[str, Any]:
     backend = LinuxBackend()
     backend.start()
     number = sys.maxsize
-    while number > LOWEST + ROUND // 2:  # higher ones are not certain to come again
+    # Higher ones are not certain to come again; lower ones were given out once, before the first round.
+    while not LOWEST < number <= LOWEST + ROUND // 2:
         containment = running(backend)
         number = containment.proof.pid
         drained(containment, [])

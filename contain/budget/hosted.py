@@ -128,7 +128,7 @@ class Hosted:
         if self._ended:
             self._return(TREE_GONE)
             return
-        row = self._desk.look().permits.get(self._id)
+        row = self._desk.permit(self._id)
         if row is None:
             if self._tied is not None and self._observed(self._tied).gone:
                 self._over("returned", {"why": TREE_GONE})  # somebody saw it before us
@@ -211,7 +211,7 @@ class Hosted:
 
     def settled(self, units: int) -> None:
         """The job holds ``units``; what it had above them is free."""
-        row = self._desk.look().permits.get(self._id)
+        row = self._desk.permit(self._id)
         if row is None or self.state == WAITING or units > row.permit.accounted:
             has = "none" if row is None else str(row.permit.accounted)
             raise violation(f"The permit has {has}; its job cannot hold {units}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 
+from contain.budget import beside
 from contain.budget.jobserver import FIFO, PIPE, form_for, make_version
 
 FIRST_NINJA = (1, 13)
@@ -46,10 +47,10 @@ def _banner(folder: str, path: str, tool: str) -> str | None:
     except (OSError, ValueError):
         pass  # nobody has asked yet, or another one was asked
     banner = _ask(found).partition("\n")[0]
-    temporary = f"{memory}.{os.getpid()}"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(f"{key}\n{banner}")
-    os.rename(temporary, memory)
+    try:
+        beside.replace(memory, f"{key}\n{banner}")
+    except OSError:
+        pass  # a full disk costs the next one the asking
     return banner
 
 

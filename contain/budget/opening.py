@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from contain.backend import Machine
-from contain.budget import nested
+from contain.budget import beside, nested
 from contain.budget.costs import Costs
 from contain.budget.nested import Answerer
 from contain.budget.operator import Operator
@@ -96,7 +96,7 @@ class Budget:
         """The ear of a permit's wrapper, for requests from inside its job. Raises RegistryDamaged."""
 
         def draw(draws: tuple[tuple[str, int], ...]) -> tuple[str, str]:
-            row = desk.look().permits.get(permit_id)
+            row = desk.permit(permit_id)
             return desk.draw(row, draws) if row else ("", "the outer permit is not there any more")
 
         try:
@@ -183,10 +183,7 @@ def _machine(folder: str, backend: Backend) -> Machine:
         pass
     except (ValueError, TypeError, OSError):
         pass  # another version's, or torn: judged again
-    temporary = f"{path}.{os.getpid()}"
-    with open(temporary, "w", encoding="ascii") as file:
-        file.write(dumps(seen))
-    os.rename(temporary, path)
+    beside.replace(path, dumps(seen))
     return seen
 
 

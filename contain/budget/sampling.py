@@ -11,6 +11,7 @@ import os
 import time
 
 from contain.backend import Sample, Unknown
+from contain.budget import beside
 from receipts import fields, jsontext
 
 TYPE_CHECKING = False
@@ -75,11 +76,8 @@ class SharedSampler:
 
     def _keep(self, sample: Sample) -> None:
         document = {"sample": _encode(sample), "counters": self._sampler.counters()}
-        path = os.path.join(self._folder, FILE)
         try:
-            with open(f"{path}.tmp", "w", encoding="ascii") as file:  # one writer: the lock is held
-                file.write(jsontext.dumps(document))
-            os.rename(f"{path}.tmp", path)
+            beside.replace(os.path.join(self._folder, FILE), jsontext.dumps(document))
         except OSError:
             pass  # a full disk costs the others a look of their own
 

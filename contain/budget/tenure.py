@@ -78,7 +78,7 @@ class Tenure:
 
     def _follow(self, jobserver: Jobserver, containment: Containment, *, rung: bool) -> None:
         if rung:
-            row = self._desk.look().permits.get(self._permit_id)
+            row = self._desk.permit(self._permit_id)
             # A permit that was rebuilt may count for more than the job has: what cannot be resized is not.
             if row is not None and row.permit.resizable:
                 self._units = row.permit.units

@@ -205,7 +205,7 @@ def _arguments(
     """The command's own arguments, as wide as its permit and no wider. ``where``: the registry's folder, and a PATH."""
     if asked.name == "other":
         return job.args
-    takes_tokens = asked.tool == "make" if form is not None else False
+    takes_tokens = asked.tool == "make" and form is not None
     if asked.tool == "ninja":
         from contain.budget.make import ninja_takes_tokens
 

@@ -64,7 +64,10 @@ FAIL = "--contained-leftovers=fail"
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("options", [(), (FAIL,), (FAIL, "-n", "2")])
+@pytest.mark.parametrize(
+    "options",
+    [(), pytest.param((FAIL,), marks=pytest.mark.slow), (FAIL, "-n", "2")],
+)
 def test_leftovers_fail_where_that_is_asked_for(options: tuple[str, ...], tmp_path: Path) -> None:
     """The test itself passes or fails by its own words; the fixture's end tells of the leftovers."""
     said = outcome(tmp_path, *options)

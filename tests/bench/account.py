@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.contestants import CONTAIN
+from tests.budget.calm import units_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,21 +22,6 @@ INSIDE = "CONTAIN_BENCH_ACCOUNT"
 """Set in the process that runs with a root of its own."""
 
 WAIT_S = 300.0
-
-# A preset without sensors: who waits is decided by the units, and not by what else this machine does.
-POLICY = """\
-preset = "governor"
-base = {units}
-floor = {units}
-ceiling = {units}
-required = []
-[marks]
-charged_load = "none"
-thrash_load = "none"
-[classes.full]
-min_units = 1
-want_units = 1
-"""
 
 
 def enter(words: list[str], folder: Path) -> int:
@@ -50,7 +36,7 @@ def enter(words: list[str], folder: Path) -> int:
 
 def policy(units: int, order: str = "fair") -> None:
     """From now on the machine carries so many units, whatever it is."""
-    (ROOT / "policy.toml").write_text(f'order = "{order}"\n' + POLICY.format(units=units))
+    (ROOT / "policy.toml").write_text(f'order = "{order}"\n' + units_policy(units))
 
 
 def status() -> dict[str, Any]:

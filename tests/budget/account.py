@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from contain.budget.registry import Registry
 from contain.budget.registry.store import FILE, LOCK
+from tests.budget.calm import units_policy
 from tests.session import WAIT_S, wait_until
 
 if TYPE_CHECKING:
@@ -22,20 +23,7 @@ if TYPE_CHECKING:
     from contain.budget.registry import Book, PermitRow
 
 HOME = pwd.getpwuid(os.getuid()).pw_dir
-ONE_UNIT = """\
-preset = "governor"
-base = 1
-floor = 1
-ceiling = 1
-required = []
-[marks]
-charged_load = "none"
-thrash_load = "none"
-[classes.full]
-min_units = 1
-want_units = 1
-"""
-"""No sensor is asked: who waits is decided by the test, and not by what else runs on the machine."""
+ONE_UNIT = units_policy()
 
 
 class Account:

@@ -10,6 +10,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+from tests.budget.calm import units_policy
 from tests.ground import UID
 from tests.session import WAIT_S
 
@@ -17,21 +18,6 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from tests.ground import Ground
-
-CALM = """
-preset = "governor"
-base = 1
-floor = 1
-ceiling = 1
-required = []
-[marks]
-charged_load = "none"
-thrash_load = "none"
-[classes.full]
-min_units = 1
-want_units = 1
-"""
-"""One unit, and no sensors: who waits is decided by the test, and not by what else runs on the machine."""
 
 COUNTS = """
 import os
@@ -43,7 +29,7 @@ with open({counts!r}, "a") as file:
 class Home:
     """A home with a policy, and everything that runs for it."""
 
-    def __init__(self, ground: Ground, stack: ExitStack, policy: str = CALM) -> None:
+    def __init__(self, ground: Ground, stack: ExitStack, policy: str | None = None) -> None:
         """``stack`` ends what is started here."""
         self._ground = ground
         self._stack = stack
@@ -53,7 +39,7 @@ class Home:
         root = home / ".contain"
         root.mkdir(parents=True)
         root.chmod(0o700)
-        (root / "policy.toml").write_text(policy)
+        (root / "policy.toml").write_text(policy or units_policy())
         self._counts = ground.work / "starts"
         self._counts.touch()
         (ground.library / "sitecustomize.py").write_text(COUNTS.format(counts=str(self._counts)))

@@ -35,8 +35,9 @@ def in_an_account(tmp_path: Path, script: str) -> subprocess.CompletedProcess[st
 
 # A preset without sensors: who waits is decided by the test, and not by what else runs on the machine.
 CALM = """
-printf '%s\\n' 'preset = "governor"' 'base = 1' 'floor = 1' 'ceiling = 1' 'required = []' '[marks]' \\
-  'charged_load = "none"' 'thrash_load = "none"' '[classes.full]' 'min_units = 1' 'want_units = 1' \\
+printf '%s\\n' 'preset = "governor"' 'base = 1' 'floor = 1' 'ceiling = 1' 'required = []' \\
+  'disk_floor_mib = 0' '[marks]' 'charged_load = "none"' 'thrash_load = "none"' \\
+  '[classes.full]' 'min_units = 1' 'want_units = 1' \\
   > ~/.contain/policy.toml
 """
 

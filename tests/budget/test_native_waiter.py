@@ -197,6 +197,7 @@ def test_who_becomes_second_looks_again(queue: Queue) -> None:
     assert [waiter.wait(WAIT_S) for waiter in waiters[1:]] == [2, 3, 4]
 
 
+@pytest.mark.slow
 def test_random_kills(queue: Queue) -> None:
     """Whoever is left runs once, in order, and nothing is left in the registry."""
     waiters = [queue.joins() for _ in range(10)]

@@ -230,6 +230,7 @@ def test_the_lines_are_few(bound: Bound, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_a_repair_that_is_killed_anywhere_can_be_repeated(bound: Bound) -> None:
     """SIGKILL before each of its acts leaves a registry that is damaged or whole, and never one without the permit."""
     bound.job("a")

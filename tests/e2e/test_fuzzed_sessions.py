@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 CHUNKS, CHUNK = 10, 100
 """1,000 sessions in forked wrappers, in tests that two workers can share; ten times as many are slow ones."""
 
-REAL_CHUNKS, REAL_CHUNK = 4, 30
-"""120 more through the real command."""
+REAL_CHUNKS, REAL_CHUNK = 2, 30
+"""60 more through the real command."""
 
 SLOW_CHUNKS, SLOW_CHUNK = 40, 500
 

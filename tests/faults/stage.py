@@ -9,25 +9,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.budget.calm import units_policy
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MARKER = Path(__file__).parent / "marker.c"
-POLICY = """\
-preset = "governor"
-base = {limit}
-floor = {limit}
-ceiling = {limit}
-disk_floor_mib = 0
-required = []
-[marks]
-charged_load = "none"
-thrash_load = "none"
-[classes.full]
-min_units = 1
-want_units = 1
-"""
-"""No sensor decides anything: who waits is up to the limit alone."""
 
 
 def apart(words: Sequence[str]) -> list[str]:
@@ -40,7 +27,7 @@ def new_root(limit: int) -> Path:
     root = Path(pwd.getpwuid(os.getuid()).pw_dir, ".contain")
     root.mkdir(mode=0o700, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=700", "tmpfs", str(root)], check=True)
-    (root / "policy.toml").write_text(POLICY.format(limit=limit))
+    (root / "policy.toml").write_text(units_policy(limit))
     return root
 
 

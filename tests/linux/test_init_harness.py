@@ -108,7 +108,10 @@ def test_every_check_holds(place: Path) -> None:
     assert len([text for text in lines if text.startswith("ok  ")]) == CHECKS * users
 
 
-@pytest.mark.parametrize("fault", BROKEN)
+@pytest.mark.parametrize(
+    "fault",
+    [name if n % 4 == 0 else pytest.param(name, marks=pytest.mark.slow) for n, name in enumerate(BROKEN)],
+)
 def test_a_broken_program_is_noticed(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:

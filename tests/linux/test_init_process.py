@@ -83,6 +83,7 @@ def zombies_of(pid: int) -> int:
     return 0
 
 
+@pytest.mark.slow
 def test_twenty_thousand_orphans(program: Path, started: Keeper) -> None:
     """All are reaped, and never do more than a few wait for it."""
     launch = started.launch(job(program, "orphans", "20000")).arm().go()

@@ -7,10 +7,14 @@ import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.project.tree import SHIPPED, parsed, python, text, tracked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+pytestmark = pytest.mark.xdist_group("source")  # one worker parses every file, and not each of them
 
 MOST_LINES = 400
 MOST_TEST_LINES = 500

@@ -8,6 +8,8 @@ import pytest
 
 from tests.project.tree import SHIPPED, module_name, parsed, python
 
+pytestmark = pytest.mark.xdist_group("source")  # one worker parses every file, and not each of them
+
 ONE_IMPORTER = {
     "contain.linux._native": "contain.linux.native",
     "prctl": "contain.linux.process",

@@ -188,7 +188,7 @@ def test_no_signal_by_number(receipts: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(180)  # 20 s on an idle machine
-@pytest.mark.parametrize("rounds", [100])
+@pytest.mark.parametrize("rounds", [20, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_cancel_that_races_with_the_end(receipts: Path, rounds: int) -> None:
     """Numbers are handed out all the time while jobs end and are cancelled: no error, nobody else is hurt."""
     fillers = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from contain.budget import beside
 from contain.budget.policy import presets
 from contain.budget.policy.record import ClassCost, Marks, Policy
 from receipts import fields, jsontext
@@ -40,12 +41,9 @@ def keep(folder: str, made_of: Sequence[object], policy: Policy) -> None:
     plain = {name: getattr(policy, name) for name in fields(Policy)}
     plain["marks"] = _plain(policy.marks)
     plain["classes"] = [_plain(one) for one in policy.classes]
-    path = os.path.join(folder, FILE)
-    temporary = f"{path}.{os.getpid()}"
+    document = {"madeOf": [*made_of, _program()], "policy": plain}
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(jsontext.dumps({"madeOf": [*made_of, _program()], "policy": plain}))
-        os.rename(temporary, path)
+        beside.replace(os.path.join(folder, FILE), jsontext.dumps(document))
     except OSError:
         pass
 

@@ -196,7 +196,7 @@ class Desk:
                     book.restate(permit_id, reconcile.RUNNING, now.awake_s)
 
         book = self.commit(change)[2]
-        wake.sweep(self.registry.folder)
+        wake.sweep(self.registry.folder, {*book.tickets, *book.permits})
         return book
 
     def enqueue(self, row: TicketRow) -> TicketRow:

@@ -11,7 +11,7 @@ import select
 import time
 
 from contain.budget.arbiter import explain, render
-from contain.budget.queue import reconcile
+from contain.budget.queue import eta, reconcile
 from contain.budget.queue.wake import Bell
 from contain.budget.registry.rows import TicketRow
 from contain.errors import LockUnavailable, NeverPossible, RegistryDamaged, WaitedTooLong, WaitInterrupted
@@ -313,5 +313,4 @@ class Waiting:
 
 def _eta_s(book: Book, now_s: float) -> float | None:
     """When the next permit is expected to return, by what its class usually takes; None where nobody holds one."""
-    ends = [row.permit.granted_at_s + row.ticket.expected_s - now_s for row in book.permits.values()]
-    return max(0.0, min(ends)) if ends else None
+    return min((eta.left_s(row, now_s) for row in book.permits.values()), default=None)

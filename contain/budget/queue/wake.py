@@ -8,6 +8,10 @@ import time
 
 from contain.errors import RegistryDamaged
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 FOLDER = "wake"
 OLD_S = 60.0
 """A FIFO is opened in the moment after it is made: one so old that nobody has open is nobody's."""
@@ -105,24 +109,20 @@ def _open(registry_folder: str, name: str) -> int | None:
         raise
 
 
-def sweep(registry_folder: str) -> None:
-    """Removes the FIFOs of those who were killed before they had a ticket: no row tells of them."""
+def sweep(registry_folder: str, rows: Collection[str]) -> None:
+    """Removes the FIFOs of those who were killed before they had a ticket: no row tells of them.
+
+    ``rows``: the ids that one does; theirs go with it.
+    """
     try:
         names = os.listdir(os.path.join(registry_folder, FOLDER))
     except OSError:
         return  # nobody has waited here yet, or nobody can
-    for name in names:
+    for name in set(names).difference(rows):
         path = path_of(registry_folder, name)
         try:
             old = time.time() - os.stat(path).st_mtime > OLD_S
         except FileNotFoundError:
             continue
-        if old and not _rings(registry_folder, name):
+        if old and not listens(registry_folder, name):
             forget(registry_folder, name)
-
-
-def _rings(registry_folder: str, name: str) -> bool:
-    fd = _open(registry_folder, name)
-    if fd is not None:
-        os.close(fd)
-    return fd is not None
