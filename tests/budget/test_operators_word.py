@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
+from contain.budget.registry.store import LOCK
 from tests.blocked import needs_root
 from tests.budget.account import ONE_UNIT, Account
+from tests.budget.stopping import stop_outside
 from tests.session import WAIT_S, kill, wait_until
 
 if TYPE_CHECKING:
@@ -188,10 +191,10 @@ def test_a_canceled_ticket_of_a_stopped_owner(account: Account) -> None:
     """It does not come back when its owner is continued."""
     account.holds("a", "sleep", "1000")
     stopped = account.waits("b", "touch", "ran")
-    kill(stopped.pid, 19)
+    stop_outside(stopped, account.live() / LOCK)
     assert account.run("cancel", account.status()["waiting"][0]["id"]).returncode == 0
     wait_until(lambda: account.queue() == [], what="it is out of the queue")
-    kill(stopped.pid, 18)
+    kill(stopped.pid, signal.SIGCONT)
     assert stopped.wait(WAIT_S) == 125
     assert not (account.folder / "ran").exists()
 

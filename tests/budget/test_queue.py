@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from contain.budget.registry.store import LOCK
 from tests.budget.customer import UNITS, desk
 from tests.budget.shop import Customer, open_shop
+from tests.budget.stopping import stop_outside
 from tests.session import WAIT_S, kill, wait_until
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def test_a_dead_waiter_is_passed_over_by_whoever_would_grant_it(shop: Shop) -> N
     shop.waits("c")
     fourth = shop.comes("d")
     shop.waits("c", "d")
-    kill(fourth.process.pid, signal.SIGSTOP)
+    stop_outside(fourth.process, shop.folder / LOCK)
     kill(third.process.pid)
     third.process.wait(WAIT_S)
     assert shop.stands() == (["a", "b"], ["c", "d"])
@@ -90,7 +92,7 @@ def test_a_dead_waiter_is_noticed_by_its_successor(shop: Shop) -> None:
         waiting.append(shop.comes(name))
         shop.waits(*"cdef"[: count + 1])
     for stopped in (waiting[0], waiting[1]):
-        kill(stopped.process.pid, signal.SIGSTOP)
+        stop_outside(stopped.process, shop.folder / LOCK)
     kill(waiting[2].process.pid)
     shop.waits("c", "d", "f")
 
