@@ -115,7 +115,11 @@ def __dir__() -> list[str]:
 
 
 def version() -> str:
-    """The installed version."""
+    """The installed version; ``unknown`` of a bare copy of the package, which says none."""
+    from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed
 
-    return installed("contain")
+    try:
+        return installed("contain")
+    except PackageNotFoundError:
+        return "unknown"

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Protocol
 
+    from contain.errors import ContainError
     from contain.job import Job
     from receipts import Blocker, LimitsInForce, Proof, Usage
 else:
@@ -293,6 +294,15 @@ class Backend(Protocol):
 
     def check_host(self) -> None:
         """Raises WslRefused or UnsupportedPlatform where nothing can be promised."""
+
+    def tiers(self) -> tuple[str, ...]:
+        """The tiers that this version has here, the weakest first. Which of them works, only a launch tells."""
+
+    def surroundings(self) -> dict[str, object]:
+        """What kind of place this is, for a person and a report; None for what cannot be read. Decides nothing."""
+
+    def remedy(self, error: ContainError) -> str | None:
+        """What to type against this refusal, where that says more than its own advice."""
 
     def name_process(self, name: str) -> None:
         """What ps and top call this process."""

@@ -123,7 +123,12 @@ class Engine:
         os.set_blocking(self._wake, False)
         self._lives.watch(self._woken, self._heard)
         self._thread = threading.Thread(target=self._main, name="contain", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            os.close(self._woken)
+            os.close(self._wake)
+            raise custody.no_thread(error) from None
 
     # -- from any thread -------------------------------------------------------------------------------------------
 

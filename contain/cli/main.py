@@ -33,6 +33,7 @@ usage: contain exec [OPTION...] -- COMMAND     run a command; contain exec --hel
        contain costs [--json | --forget KEY | --forget-all]
                                                what finished jobs took, and the next are asked with
        contain policy show | check FILE | set NAME VALUE
+       contain doctor [--json] [DIR]           what works here and at which tier, tried by a job; what to do else
        contain --version | --help
 
 DIR holds the receipts, one private file a job; without it: .contain in the account's home.
@@ -57,6 +58,7 @@ VERBS = {
     "policy": ("policy", "main"),
     "repair": ("repair", "main"),
     "pool": ("pool", "main"),
+    "doctor": ("doctor", "main"),
 }
 """A verb -> its module in this package, and the function there."""
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from contain.backend import Birth, Launch, Machine, Sampler, SignalSource, Watched
+    from contain.errors import ContainError
     from contain.job import Job
     from receipts import Blocker, Proof
 
@@ -56,6 +57,20 @@ class DarwinBackend:
 
     def name_process(self, name: str) -> None:
         """Darwin's ps shows the executable, whatever a process calls itself."""
+
+    def tiers(self) -> tuple[str, ...]:
+        """See contain.backend.Backend."""
+        return (census.GROUP, census.SESSION)
+
+    def surroundings(self) -> dict[str, object]:
+        """See contain.backend.Backend."""
+        from contain.darwin import surroundings
+
+        return surroundings.described(self._asked())
+
+    def remedy(self, error: ContainError) -> str | None:  # noqa: ARG002 - Backend
+        """Every refusal of this backend says itself what to do."""
+        return None
 
     def environment(self) -> dict[str, str]:
         """See contain.backend.Backend."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import time
 
-from contain.errors import DuplicateJob, JobBusy, ReceiptUnwritable, TooManyJobs, UnsafePlace
+from contain.errors import DuplicateJob, JobBusy, ReceiptUnwritable, SetupFailed, TooManyJobs, UnsafePlace
 from receipts import Busy, Duplicate, Store, Unsafe, Unwritable, open_place, take
 
 TYPE_CHECKING = False
@@ -72,6 +72,16 @@ def no_descriptors() -> TooManyJobs:
         "There is no file descriptor left for one more job.",
         detail="open-files",
         advice="Wait until a job has ended, or raise the hard limit of open files (ulimit -Hn).",
+    )
+
+
+def no_thread(error: RuntimeError) -> SetupFailed:
+    """The process may start no thread to carry its jobs."""
+    return SetupFailed(
+        f"The thread that carries this process's jobs cannot be started ({error}).",
+        step="engine",
+        advice="Raise ulimit -u or the pids limit of this cgroup; in a container, use a seccomp profile that answers"
+        " clone3 (Docker 20.10.10 or later).",
     )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from contain.backend import Birth, Launch, Machine, Sampler, SignalSource, Watched
+    from contain.errors import ContainError
     from contain.job import Job
     from contain.linux.tree_limits import TreeLimits
     from contain.linux.tree_memory import TreeMemory
@@ -58,6 +59,22 @@ class LinuxBackend:
     def name_process(self, name: str) -> None:
         """See contain.backend.Backend."""
         process.name_process(name)
+
+    def tiers(self) -> tuple[str, ...]:
+        """See contain.backend.Backend."""
+        return ("namespace",)
+
+    def surroundings(self) -> dict[str, object]:
+        """See contain.backend.Backend."""
+        from contain.linux import surroundings
+
+        return surroundings.described()
+
+    def remedy(self, error: ContainError) -> str | None:
+        """See contain.backend.Backend."""
+        from contain.linux import remedy
+
+        return remedy.of(error)
 
     def environment(self) -> dict[str, str]:
         """See contain.backend.Backend."""
