@@ -190,6 +190,14 @@ class Sample(Record):
     """By volume: ``home``, ``work``."""
 
 
+class TreeUse(Record):
+    """What a containment's tree has used since it began, and has now."""
+
+    cpu_s: float
+    rss_mib: float
+    processes: int
+
+
 class Sampler(Protocol):
     """Reads the machine again and again."""
 
@@ -354,6 +362,9 @@ class Backend(Protocol):
 
     def contains(self, proof: Proof, connection: socket) -> bool | None:
         """Whether the peer that connected (AF_UNIX) lives in the containment; None where that cannot be told."""
+
+    def used(self, proof: Proof, most: int) -> TreeUse | None:
+        """Of a containment's tree; None where it cannot be seen, or has more than ``most`` processes."""
 
     def own_namespace(self) -> int:
         """What a proof of the containment in which this process lives would have as its ``namespace``."""

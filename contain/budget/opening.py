@@ -11,6 +11,7 @@ from contain.budget.nested import Answerer
 from contain.budget.operator import Operator
 from contain.budget.policy import check, kept, preset
 from contain.budget.queue.desk import Desk
+from contain.budget.queue.meter import Meter
 from contain.budget.registry import Registry
 from contain.budget.registry.rows import dumps, loads
 from contain.budget.sampling import SharedSampler
@@ -68,6 +69,7 @@ class Budget:
 
         registry = Registry(self.folder, self.policy.base, say)
         desk = Desk(registry, self.policy, self.backend, sampler.sample, operator, self._forget)  # type: ignore[arg-type]
+        desk.meter = Meter(self.folder, self.backend)
         desk.judges = self.outer is None
         return desk
 

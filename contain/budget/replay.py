@@ -17,6 +17,7 @@ from contain.budget.arbiter import (
     decide,
     enqueue,
     leave,
+    measured,
     release,
     settled,
 )
@@ -26,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from contain.budget.arbiter import Decision, Permit, Ticket
+    from contain.budget.arbiter import Decision, Ticket
     from contain.budget.policy import Policy
 
 
@@ -83,7 +84,7 @@ class Replay:
             assert event.sample is not None
             self.sample = event.sample
             if event.uses:
-                self.snapshot = _measured(self.snapshot, event.uses)
+                self.snapshot = measured(self.snapshot, {name: (cpu, rss) for name, cpu, rss in event.uses})
         else:
             return None
         decision = decide(self.snapshot, self.sample, self.policy, now)
@@ -159,14 +160,3 @@ def _settled(snapshot: Snapshot, event: Event, policy: Policy, now: Now) -> Snap
             [settled(one, policy, now, event.units) if one.id == event.id else one for one in permits]
         )
     )
-
-
-def _measured(snapshot: Snapshot, uses: tuple[tuple[str, float | None, float | None], ...]) -> Snapshot:
-    """Permits with what was measured of them; who is not in the list is not known."""
-    known = {name: (cpu, rss) for name, cpu, rss in uses}
-
-    def one(permit: Permit) -> Permit:
-        cpu, rss = known.get(permit.id, (None, None))
-        return permit if (cpu, rss) == (permit.cpu, permit.rss_mib) else permit.replace(cpu=cpu, rss_mib=rss)
-
-    return snapshot.replace(permits=tuple([one(permit) for permit in snapshot.permits]))

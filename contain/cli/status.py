@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from contain.backend import Unknown
-    from contain.budget.arbiter import Now, Reason
+    from contain.budget.arbiter import Now, Permit, Reason
     from contain.budget.opening import Budget
     from contain.budget.queue.desk import Desk
     from contain.budget.registry import Book, PermitRow, TicketRow
@@ -67,7 +67,8 @@ def _book(desk: Desk) -> Book:
 def report(budget: Budget, desk: Desk, book: Book) -> dict[str, Any]:
     """The published form of status. Units are busy cores, memory is MiB, times are seconds, ``until`` is wall time."""
     now, sample, rules = desk.now(), desk.sample(), desk.policy
-    snapshot = book.snapshot
+    snapshot = desk.judged(book.snapshot)
+    measured = {one.id: one for one in snapshot.permits}
     turns = eta.turns(book, now.awake_s)
     waiting = list(book.tickets.values())
     why = {
@@ -100,7 +101,10 @@ def report(budget: Budget, desk: Desk, book: Book) -> dict[str, Any]:
             cost.name: free(snapshot, sample, rules, now, cost, "contain-status") for cost in rules.classes
         },
         "permits": [
-            {**_permit(row, now), "degraded": list(degraded(row.permit, snapshot, now))}
+            {
+                **_permit(row, measured[row.permit.id], now),
+                "degraded": list(degraded(row.permit, snapshot, now)),
+            }
             for row in book.permits.values()
         ],
         "waiting": [
@@ -131,8 +135,7 @@ def _reading(value: float | Unknown | None) -> float | str | None:
     return f"unknown: {value.why}"
 
 
-def _permit(row: PermitRow, now: Now) -> dict[str, Any]:
-    permit = row.permit
+def _permit(row: PermitRow, permit: Permit, now: Now) -> dict[str, Any]:
     return {
         "id": permit.id,
         "session": permit.session,
@@ -143,6 +146,8 @@ def _permit(row: PermitRow, now: Now) -> dict[str, Any]:
         "units": permit.units,
         "target": permit.target,
         "memoryMib": permit.mem_mib,
+        "busy": permit.cpu,
+        "residentMib": permit.rss_mib,
         "how": permit.how,
         "ageS": round(now.awake_s - permit.granted_at_s, 1),
         "expectedS": row.ticket.expected_s,

@@ -73,7 +73,7 @@ def _command(budget: Budget, desk: Desk, book: Book, words: list[str]) -> int:
 
 def _reasons(desk: Desk, book: Book, ticket: Ticket) -> None:
     now = desk.now()
-    reasons = explain(book.snapshot, desk.sample(), desk.policy, now, ticket)
+    reasons = explain(desk.judged(book.snapshot), desk.sample(), desk.policy, now, ticket)
     for reason in reasons:
         _say(render(reason, now))
     if not reasons:

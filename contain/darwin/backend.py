@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Iterable, Mapping, Sequence
 
-    from contain.backend import Birth, Launch, Machine, Sampler, SignalSource, Watched
+    from contain.backend import Birth, Launch, Machine, Sampler, SignalSource, TreeUse, Watched
     from contain.errors import ContainError
     from contain.job import Job
     from receipts import Blocker, Proof
@@ -192,6 +192,10 @@ class DarwinBackend:
 
     def contains(self, proof: Proof, connection: socket) -> bool | None:  # noqa: ARG002 - Backend
         """Not told yet: LOCAL_PEERTOKEN was never tried."""
+        return None
+
+    def used(self, proof: Proof, most: int) -> TreeUse | None:  # noqa: ARG002 - Backend
+        """Not measured here: a young permit is charged with its whole units."""
         return None
 
     def own_namespace(self) -> int:

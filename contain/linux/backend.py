@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Iterable, Sequence
 
-    from contain.backend import Birth, Launch, Machine, Sampler, SignalSource, Watched
+    from contain.backend import Birth, Launch, Machine, Sampler, SignalSource, TreeUse, Watched
     from contain.errors import ContainError
     from contain.job import Job
     from contain.linux.tree_limits import TreeLimits
@@ -221,6 +221,16 @@ class LinuxBackend:
         from contain.linux import ancestry
 
         return ancestry.is_inside(proof, connection)
+
+    def used(self, proof: Proof, most: int) -> TreeUse | None:
+        """See contain.backend.Backend. Looked at by number, and believed only while the birth is seen live."""
+        from contain.linux import tree_use
+
+        found = birth.look(proof)
+        try:
+            return tree_use.used(proof.pid, most) if found.pidfd >= 0 else None
+        finally:
+            found.close()
 
     def own_namespace(self) -> int:
         """See contain.backend.Backend."""

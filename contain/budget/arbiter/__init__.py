@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contain.budget.arbiter.accounts import after, enqueue, leave, release, run_anyway, settled
+from contain.budget.arbiter.accounts import after, enqueue, leave, measured, release, run_anyway, settled
 from contain.budget.arbiter.explain import explain, free, never, ticket_of
 from contain.budget.arbiter.facts import (
     Decision,
@@ -46,6 +46,7 @@ __all__ = [
     "free",
     "has_pool",
     "leave",
+    "measured",
     "never",
     "pool_states",
     "release",

@@ -176,3 +176,13 @@ def _of_waiting(overtaken: Mapping[int, float], left: tuple[Ticket, ...]) -> dic
         return {}
     waiting = {ticket.seq for ticket in left}
     return {seq: count for seq, count in overtaken.items() if seq in waiting}
+
+
+def measured(snapshot: Snapshot, uses: Mapping[str, tuple[float | None, float | None]]) -> Snapshot:
+    """Permits with what was measured of them, (busy cores, MiB) by id; who is not in there is not known."""
+
+    def one(permit: Permit) -> Permit:
+        cpu, rss = uses.get(permit.id, (None, None))
+        return permit if (cpu, rss) == (permit.cpu, permit.rss_mib) else permit.replace(cpu=cpu, rss_mib=rss)
+
+    return snapshot.replace(permits=tuple([one(permit) for permit in snapshot.permits]))

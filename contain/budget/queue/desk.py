@@ -11,6 +11,7 @@ from contain.budget.arbiter import (
     enqueue,
     explain,
     leave,
+    measured,
     release,
     render,
     run_anyway,
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from contain.backend import Backend, Birth
-    from contain.budget.arbiter import Decision, Health, Hold, Sample
+    from contain.budget.arbiter import Decision, Health, Hold, Sample, Snapshot
     from contain.budget.policy import Policy
+    from contain.budget.queue.meter import Meter
     from contain.budget.registry import Book, PermitRow, Registry, TicketRow
 
     T = TypeVar("T")
@@ -55,6 +57,8 @@ class Desk:
 
         ``forget`` removes what else a killed owner has left, by its ticket's id and its proof.
         """
+        self.meter: Meter | None = None
+        """What permits use; without one nothing is known of that."""
         self._forget = forget
         self.judges = True
         """False in a process from whose PID namespace no birth of the registry can be seen: it only looks."""
@@ -86,6 +90,11 @@ class Desk:
     def look(self) -> Book:
         """The registry as it was last committed."""
         return self.registry.look(*self._read_operator())
+
+    def judged(self, snapshot: Snapshot) -> Snapshot:
+        """With what was measured of the permits: what decisions and reasons are made of, and what is never stored."""
+        uses = {} if self.meter is None else self.meter.uses()
+        return measured(snapshot, uses) if uses else snapshot
 
     def permit(self, permit_id: str) -> PermitRow | None:
         """One permit as it was last committed: cheap, however many wait."""
@@ -120,13 +129,15 @@ class Desk:
         seen: set[str] = set()
         while True:
             sample, operator = self.sample(), self._read_operator()
+            uses = {} if self.meter is None else self.meter.uses()
             with self.registry.transaction(*operator) as book:
                 now = self.now()
                 before = Line(book)
                 # The owner's own word first: it knows more than that somebody is gone.
                 result = change(book, now)
                 reconcile.reconcile(book, self._gone, self.policy, now)
-                decision = decide(book.snapshot, sample, self.policy, now)
+                snapshot = measured(book.snapshot, uses) if uses else book.snapshot
+                decision = decide(snapshot, sample, self.policy, now)
                 strangers = self._strangers(book, decision, seen)
                 book.forgotten = bool(strangers)
                 if not strangers:
@@ -188,6 +199,8 @@ class Desk:
         self._turn += 1
         self.observe([*book.permits.values(), *waiting, *suspects])
         begun = unopened.look(book, self._backend, self.now())
+        if self.meter is not None:
+            self.meter.measure(book.permits.values())
 
         def change(book: Book, now: Now) -> None:
             for permit_id in begun:
@@ -319,7 +332,7 @@ class Desk:
             self.bind(ticket.id, permit.proof, permit.receipts or "", permit.job_id or "")
             return ticket.id, ""
         now = self.now()
-        reasons = explain(book.snapshot, self.sample(), self.policy, now, row.ticket)
+        reasons = explain(self.judged(book.snapshot), self.sample(), self.policy, now, row.ticket)
         self.withdraw(ticket.id, "nested requests do not wait")
         return "", "; ".join(render(reason, now) for reason in reasons) or "it is not free now"
 

@@ -228,7 +228,9 @@ class Waiting:
     def _check(self, book: Book) -> None:
         ticket = next((one for one in book.snapshot.tickets if one.id == self._ticket.id), self._row.ticket)
         now = self._desk.now()
-        reasons = explain(book.snapshot, self._desk.sample(), self._desk.policy, now, ticket)
+        reasons = explain(
+            self._desk.judged(book.snapshot), self._desk.sample(), self._desk.policy, now, ticket
+        )
         lines = tuple(render(reason, now) for reason in reasons)
         if any(reason.kind == "impossible" for reason in reasons):
             raise NeverPossible(
