@@ -27,6 +27,14 @@ VERSION = 1
 WATCH_S = 1.0
 PATIENCE_S = 2.0
 """For the registry's lock: who asks how things stand must be told above all when they stand still."""
+READINGS = {
+    "busy": "busy",
+    "load1": "load1",
+    "psiCpu": "psi_cpu",
+    "psiIo": "psi_io",
+    "psiMemory": "psi_memory",
+    "availableMib": "available_mib",
+}
 EXPLAINED = 20
 """So many of those who wait are told their reasons: each costs a walk along the queue."""
 
@@ -88,14 +96,7 @@ def report(budget: Budget, desk: Desk, book: Book) -> dict[str, Any]:
             "quota": budget.machine.quota,
             "memoryMib": round(budget.machine.memory_mib),
         },
-        "sample": {
-            "busy": _reading(sample.busy),
-            "load1": _reading(sample.load1),
-            "psiCpu": _reading(sample.psi_cpu),
-            "psiIo": _reading(sample.psi_io),
-            "psiMemory": _reading(sample.psi_memory),
-            "availableMib": _reading(sample.available_mib),
-        },
+        "sample": {name: _reading(getattr(sample, field)) for name, field in READINGS.items()},
         "pressed": list(decide(snapshot, sample, rules, now).pressed),
         "free": {
             cost.name: free(snapshot, sample, rules, now, cost, "contain-status") for cost in rules.classes
