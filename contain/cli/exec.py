@@ -156,7 +156,7 @@ def _remarks(last: Mapping[str, object]) -> list[str]:
     found += [f"{name} is {how}" for name, how in limits.items() if str(how).startswith("not-applied")]
     left: Mapping[str, object] | None = last.get("leftovers")  # type: ignore[assignment]
     if left:
-        names = _counted([str(name) for name in left["names"]])  # type: ignore[attr-defined]
+        names = _counted([str(name) for name in left["names"]]) or "unseen"  # type: ignore[attr-defined]
         count = left["count"]
         what = f"{count} process{'es' if count != 1 else ''} outlived the command ({names})"
         end = left.get("signal")

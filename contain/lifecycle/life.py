@@ -308,6 +308,15 @@ class Life:
             return
         self._say_exited()
 
+    def _count_unseen(self) -> None:
+        """Leftovers that were ended before this process had its turn to look: who they were is not known."""
+        ended, usage, signal = self._ended, self._usage, self._last_signal
+        if self._leftovers or self._abort or ended is None or usage is None or signal is None:
+            return
+        if ended.leftovers:
+            count = max(1, usage.processes - ended.usage.processes)
+            self._leftovers = Leftovers(count=count, names=(), signal=signal)
+
     def _say_exited(self) -> None:
         if not self._exit_said and self._receipt.outcome is not None:
             self._exit_said = True
@@ -325,6 +334,7 @@ class Life:
 
     def _finish(self) -> None:
         """The last word. The outcome that was said before, if any, is the outcome."""
+        self._count_unseen()
         outcome = self._receipt.outcome or self._outcome()
         # What it took to end the tree may have grown since ``exited`` was said; how the command ended may not.
         outcome = outcome.replace(

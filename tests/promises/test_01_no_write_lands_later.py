@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import select
+import signal
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ import pytest
 from tests.ground import USERS, ground_of
 from tests.jobs import UNRULY, named, shell
 from tests.programs import shared_programs
-from tests.session import in_namespace, wait_file, wait_until
+from tests.session import in_namespace, kill, wait_file, wait_until
 from tests.survivors import Watch, adopting, end_all, reap
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ TREES = {
 def test_what_a_command_leaves_is_ended(ground: Ground, tree: str) -> None:
     """Trees of real reports, none of which ends by itself: gone with the reply, and counted in it."""
     with ground.session() as session:
-        session.request("sh", "-c", TREES[tree], graceMs=100, killMs=100, cwd=str(ground.work))
+        session.request("sh", "-c", TREES[tree], graceMs=500, killMs=100, cwd=str(ground.work))
         inode = session.until("prepared")["namespaceInit"]["namespace"]
         last = session.go().until("released")
         assert in_namespace(inode) == []
@@ -144,6 +145,24 @@ def test_what_a_command_leaves_is_ended(ground: Ground, tree: str) -> None:
     assert last["leftovers"]["signal"] == ("KILL" if "hear" in tree else "TERM")
     kill_by_pipe = {"cause": "signaled", "signal": 13} if "pipe" in tree else {"cause": "exited", "code": 0}
     assert kill_by_pipe.items() <= last["outcome"].items()
+
+
+def test_leftovers_that_nobody_saw_are_counted(ground: Ground) -> None:
+    """The wrapper has no turn from the command's end until they are ended: who they were is unknown, not that."""
+    go = ground.file()
+    with ground.session() as session:
+        text = f"sleep 50 & until [ -e {go} ]; do sleep 0.02; done"
+        session.request("sh", "-c", text, graceMs=50, killMs=5000)
+        inode = session.until("prepared")["namespaceInit"]["namespace"]
+        session.go().until("running")
+        kill(session.process.pid, signal.SIGSTOP)
+        go.touch()
+        wait_until(lambda: in_namespace(inode) == [], what="the init has ended them")
+        kill(session.process.pid, signal.SIGCONT)
+        last = session.finish()
+    assert last["outcome"] == {"cause": "exited", "code": 0, "core": False, "lastSignal": "TERM"}
+    assert (last["leftovers"]["names"], last["leftovers"]["signal"]) == ([], "TERM")
+    assert last["leftovers"]["count"] >= 1
 
 
 def test_leftovers_may_end_by_themselves(ground: Ground) -> None:

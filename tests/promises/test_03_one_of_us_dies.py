@@ -98,7 +98,7 @@ def test_a_keeper_killed_before_its_first_request(ground: Ground) -> None:
 def test_the_command_is_killed(ground: Ground) -> None:
     """SIGKILL of the command from outside is its signal, and what it left is ended."""
     with ground.session() as session:
-        session.request("sh", "-c", "sleep 50 & echo; sleep 50; :", graceMs=50, killMs=50).until("prepared")
+        session.request("sh", "-c", "sleep 50 & echo; sleep 50; :", graceMs=500, killMs=50).until("prepared")
         _, init = keeper_and_init(session.process.pid)
         session.go().until("running")
         wait_until(lambda: len(descendants(init)) == 3, what="the command has two children")
