@@ -303,7 +303,7 @@ class Backend(Protocol):
     """One platform."""
 
     shares_group: bool
-    """Whether a job in our session is in our process group too, so that what a terminal sends us reaches it by itself."""
+    """Whether a job in our session is in our process group too: what a terminal sends us reaches it by itself."""
 
     def check_host(self) -> None:
         """Raises WslRefused or UnsupportedPlatform where nothing can be promised."""

@@ -140,19 +140,25 @@ class Front:
         found = self.events()
         if number == signal.SIGSTOP or any(map(_is_cont, found)):
             return found
-        # Nobody could continue us (an orphaned group), so we were not stopped: nor may the job be, which hears HUP if it
-        # waits for a terminal that nobody can give it, as the kernel does it to those that are stopped.
+        # Nobody could continue us (an orphaned group), so we were not stopped: nor may the job be. One that waits for a
+        # terminal that nobody can give it hears HUP first, as the kernel does it where it finds such a group stopped.
         self._continued()
         hup = [_handed(signal.SIGHUP)] if number in WANTS_TERMINAL else []
         return [*found, *hup, _handed(signal.SIGCONT)]
 
-    def leave(self) -> None:
-        """The job is over: the terminal is the caller's again, and of those whom the loan has stopped."""
+    def leave(self, died_of: int | None) -> None:
+        """The job is over: the terminal is the caller's again."""
         fd = self._terminal_fd
-        if fd is not None and self._has_terminal and not terminal.in_foreground(fd):
-            terminal.give(fd, os.getpgrp())
-            if self._apart:
-                os.killpg(0, signal.SIGCONT)
+        if fd is None or not self._has_terminal or terminal.in_foreground(fd):
+            return
+        terminal.give(fd, os.getpgrp())
+        if not self._apart:
+            return
+        if died_of in (signal.SIGINT, signal.SIGQUIT):
+            # As a shell takes it that has given its terminal away: whoever typed this meant the script around us too.
+            signal.signal(died_of, signal.SIG_IGN)
+            os.killpg(0, died_of)
+        os.killpg(0, signal.SIGCONT)  # a pager that wanted the keyboard meanwhile was stopped
 
 
 def _handed(number: int) -> Caught:
@@ -186,7 +192,8 @@ def carry(life: Life, front: Front, beside: Companion | None = None) -> None:
     except StopIteration:
         return
     finally:
-        front.leave()
+        outcome = life.receipt.outcome if life.receipt is not None else None
+        front.leave(outcome.signal if outcome is not None else None)
 
 
 def _happened(
