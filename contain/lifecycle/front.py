@@ -100,12 +100,15 @@ class Front:
         found: list[Event] = []
         for caught in self._source.read():
             if caught.number == signal.SIGTERM:
-                found.append(Ended(abort=Abort(cause="canceled", by="SIGTERM", grace_ms=self._cancel_ms)))
+                found.append(self._end("SIGTERM"))
             elif self._terminal_fd is None or not caught.by_terminal:
                 found.append(caught)
             if caught.number == signal.SIGCONT:
                 self._continued()
         return found
+
+    def _end(self, by: str) -> Ended:
+        return Ended(abort=Abort(cause="canceled", by=by, grace_ms=self._cancel_ms))
 
     def _continued(self) -> None:
         """By ``fg`` or ``bg``. What had the keyboard inside gets it back, if we are in the foreground again."""
@@ -140,11 +143,10 @@ class Front:
         found = self.events()
         if number == signal.SIGSTOP or any(map(_is_cont, found)):
             return found
-        # Nobody could continue us (an orphaned group), so we were not stopped: nor may the job be. One that waits for a
-        # terminal that nobody can give it hears HUP first, as the kernel does it where it finds such a group stopped.
+        # Nobody could continue us (an orphaned group), so we were not stopped: nor may the job be. If it waits for the
+        # terminal, nobody can ever give it that: bare its read would fail, which is not ours to do.
         self._continued()
-        hup = [_handed(signal.SIGHUP)] if number in WANTS_TERMINAL else []
-        return [*found, *hup, _handed(signal.SIGCONT)]
+        return [*found, self._end(name_of(number)) if number in WANTS_TERMINAL else _handed(signal.SIGCONT)]
 
     def leave(self, died_of: int | None) -> None:
         """The job is over: the terminal is the caller's again."""

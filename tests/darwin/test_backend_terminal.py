@@ -126,7 +126,8 @@ def test_a_script_around_it(terminal: Terminal, contain: str) -> None:
 
 
 def test_nobody_could_continue_it(terminal: Terminal, contain: str) -> None:
-    """Without a shell around it nothing stops for good: Ctrl-Z does nothing, as bare."""
+    """Without a shell around it nothing stops for good: Ctrl-Z does nothing, as bare, and who must wait is ended."""
+    terminal.type(f"(({contain} cat /dev/tty; echo end $? >&2) &)").until(rf"end {128 + signal.SIGTERM}\r\n")
     terminal.type(f"exec {contain} sh -c 'echo ready; read x; echo went $x'").until(r"\nready\r\n")
     terminal.press("Z").until(r"\^Z")
     terminal.type("on").until(r"\nwent on\r\n")
