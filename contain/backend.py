@@ -48,7 +48,15 @@ class SignalSent(Event):
 
 
 class CommandStopped(Event):
-    """The command stopped on a terminal that it shares with us, as a shell's ``suspend`` does."""
+    """The command stopped on a terminal that it shares with us, as a shell's ``suspend`` does.
+
+    Where it is in our group, whatever the terminal stops has stopped us too, and there is no more to say.
+    """
+
+    number: int | None = None
+    """The signal that stopped it."""
+    group: int | None = None
+    """Its process group."""
 
 
 class Emptied(Event):
@@ -248,7 +256,10 @@ class Containment(Protocol):
         """TERM and CONT to the whole tree, KILL after the grace."""
 
     def signal(self, number: int) -> None:
-        """One signal to the command's process alone; nothing happens when that has ended."""
+        """One signal to the command's process alone; nothing happens when that has ended.
+
+        Where the job is on our terminal and not in our group: what terminals send to groups, to its whole group.
+        """
 
     def kill(self) -> None:
         """SIGKILL to the containment itself: the kernel ends the tree."""
@@ -299,6 +310,9 @@ class Launch(Protocol):
 
 class Backend(Protocol):
     """One platform."""
+
+    shares_group: bool
+    """Whether a job in our session is in our process group too: what a terminal sends us reaches it by itself."""
 
     def check_host(self) -> None:
         """Raises WslRefused or UnsupportedPlatform where nothing can be promised."""

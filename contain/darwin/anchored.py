@@ -68,13 +68,13 @@ class Leader:
         """The command. Raises OSError."""
         self._channel.send_bytes(block)
 
-    def open(self) -> bool:
-        """The gate; False where the anchor is gone."""
-        return self._order(wire.OPEN)
+    def open(self, *, foreground: bool) -> bool:
+        """The gate; False where the anchor is gone. ``foreground``: the command takes the terminal."""
+        return self._order(wire.open_order(foreground=foreground))
 
-    def signal(self, number: int) -> bool:
-        """To the command's process alone."""
-        return self._order(wire.signal_order(number))
+    def signal(self, number: int, *, everybody: bool) -> bool:
+        """To the command's process alone, or to its whole group."""
+        return self._order(wire.signal_order(number, everybody=everybody))
 
     def _order(self, order: bytes) -> bool:
         try:

@@ -36,6 +36,8 @@ NOT_HERE = Observation(state=birth.UNKNOWN, why="recorded on Linux")
 class DarwinBackend:
     """Sessions and process groups under anchors. ``output`` is the descriptor that gets what commands print."""
 
+    shares_group = False
+
     def __init__(self, output: int = 2, *, library: str | None = None, program: str = PROGRAM) -> None:
         """Nothing is started yet. ``library`` stands for the system's, ``program`` for the installed anchor."""
         self._output = output

@@ -12,7 +12,7 @@ from contain.backend import (
     SetupBroke,
     SignalSent,
 )
-from contain.darwin import census, ending
+from contain.darwin import census, ending, keyboard
 from contain.darwin.lineage import NOT_OBSERVED
 from contain.errors import SetupFailed
 from receipts import Blocker, Usage, decode, encode
@@ -61,6 +61,7 @@ class AnchoredContainment:
         self.tier = proof.scope
         self.limits = limits
         self.detached: str | None = NOT_OBSERVED
+        self._is_apart = proof.scope == census.GROUP  # in our session, on its terminal, and not in our group
 
     def fds(self) -> Sequence[int]:
         """The supervisor's channel, while there is one."""
@@ -109,7 +110,7 @@ class AnchoredContainment:
         if event == "sent":
             return SignalSent(signal=message["signal"])
         if event == "stopped":
-            return CommandStopped()
+            return CommandStopped(number=message["number"], group=message["group"])
         if event == "emptied":
             return Emptied(usage=_usage(message["usage"]))
         if event == "held":
@@ -121,7 +122,8 @@ class AnchoredContainment:
 
     def open_gate(self) -> bool:
         """Asks the supervisor to, and waits for its word."""
-        self._supervisor.order("go")
+        foreground = self._is_apart and keyboard.is_ours_alone(self._tree.libproc)
+        self._supervisor.order("go", foreground=foreground)
         while not self._supervisor.over:
             try:
                 message = self._supervisor.answer(GATE_S)
@@ -140,8 +142,9 @@ class AnchoredContainment:
         self._supervisor.order("cancel", grace_ms=grace_ms)
 
     def signal(self, number: int) -> None:
-        """Sent by the anchor to its own unreaped child."""
-        self._supervisor.order("signal", number=number)
+        """Sent by the anchor: to its own unreaped child, or to its own group what a terminal would send there."""
+        everybody = self._is_apart and number in keyboard.FOR_GROUPS
+        self._supervisor.order("signal", number=number, everybody=everybody)
 
     def kill(self) -> None:
         """Through the supervisor, and once from here: it may be stopped."""

@@ -164,10 +164,10 @@ class Supervision:
         while (message := self.wrapper.receive(0.0)) is not None:
             order = message["order"]
             if order == "go":
-                self.started = self.leader.open()
+                self.started = self.leader.open(foreground=bool(message["foreground"]))
                 self.say("gate", open=self.started)
             elif order == "signal":
-                self.leader.signal(int(str(message["number"])))
+                self.leader.signal(int(str(message["number"])), everybody=bool(message["everybody"]))
             elif order == "cancel":
                 self._ask()
                 self.term_s = None
@@ -192,7 +192,7 @@ class Supervision:
         if report.kind == wire.STARTED:
             self._scan(0.0)
         elif report.kind == wire.STOPPED:
-            self.say("stopped")
+            self.say("stopped", number=os.WSTOPSIG(report.status), group=report.group)
         elif report.kind == wire.BROKE:
             if report.step == "exec":
                 self._command_ended(report, exec_errno=report.error)

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-VERSION = 1
+VERSION = 2
 NICE_KEEP = 100
 MOST_LIMITS = 16
 READY, BROKE, STARTED, ENDED, STOPPED = 1, 2, 3, 4, 5
@@ -23,8 +23,6 @@ _REPORT = struct.Struct("=IiIiiiQQQ")
 HEAD_BYTES = _HEAD.size + MOST_LIMITS * _LIMIT.size
 REPORT_BYTES = _REPORT.size
 
-OPEN = b"G\0"
-
 
 class Report(Record):
     """What the anchor says."""
@@ -34,6 +32,7 @@ class Report(Record):
     step: str
     error: int
     pid: int
+    group: int
     user_us: int
     system_us: int
     max_rss_bytes: int
@@ -64,20 +63,26 @@ def block(
     return (head + table).ljust(HEAD_BYTES, b"\0") + strings
 
 
-def signal_order(number: int) -> bytes:
-    """To the command's process alone."""
-    return bytes((ord("S"), number))
+def open_order(*, foreground: bool) -> bytes:
+    """The gate. ``foreground``: the command takes the terminal."""
+    return bytes((ord("G"), foreground))
+
+
+def signal_order(number: int, *, everybody: bool) -> bytes:
+    """To the command's process alone, or to its whole group."""
+    return bytes((ord("P" if everybody else "S"), number))
 
 
 def report(data: bytes) -> Report:
     """The report in REPORT_BYTES bytes."""
-    kind, status, step, error, pid, _, user_us, system_us, max_rss_bytes = _REPORT.unpack(data)
+    kind, status, step, error, pid, group, user_us, system_us, max_rss_bytes = _REPORT.unpack(data)
     return Report(
         kind=kind,
         status=status,
         step=STEPS[step] if step < len(STEPS) else "unknown",
         error=error,
         pid=pid,
+        group=group,
         user_us=user_us,
         system_us=system_us,
         max_rss_bytes=max_rss_bytes,

@@ -34,6 +34,12 @@ FORWARDED = (
     signal.SIGALRM,
 )
 
+FROM_TERMINAL = (signal.SIGTSTP, signal.SIGWINCH)
+"""Besides INT and QUIT. Handed on where the job is not in our group, and so does not hear them from the terminal."""
+
+WANTS_TERMINAL = (signal.SIGTTIN, signal.SIGTTOU)
+"""What stops a command that reads, or changes the terminal, without having the keyboard."""
+
 
 class Companion(Protocol):
     """What else the wrapper does while its job runs. Nothing in it waits."""
@@ -61,10 +67,16 @@ class Front:
         )  # a caller that ignores it would lose us the keeper's end
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         # nohup: a caller that ignores HUP wants the job to outlive its terminal.
-        ignored = {number for number in FORWARDED if signal.getsignal(number) == signal.SIG_IGN}
-        self._source = backend.catch({signal.SIGTERM, *FORWARDED} - ignored)
+        self._apart = terminal_fd is not None and not backend.shares_group
+        wanted = (*FORWARDED, *FROM_TERMINAL) if self._apart else FORWARDED
+        ignored = {number for number in wanted if signal.getsignal(number) == signal.SIG_IGN}
+        if self._apart:
+            ignored.discard(signal.SIGCONT)  # it tells us that we were stopped
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # the job has the keyboard, and our words go out
+        self._source = backend.catch({signal.SIGTERM, *wanted} - ignored)
         self._terminal_fd = terminal_fd
-        self._had_terminal = terminal_fd is not None and terminal.in_foreground(terminal_fd)
+        self._has_terminal = terminal_fd is not None and terminal.in_foreground(terminal_fd)
+        self._reader: int | None = None  # the group inside that is to have the keyboard when we are given it
         self._cancel_ms = cancel_ms
         self.fd = self._source.fd
         self.first: int | None = None
@@ -75,6 +87,8 @@ class Front:
             if caught.number in ENDING:
                 self.first = self.first or caught.number
                 return name_of(caught.number)
+            if caught.number == signal.SIGTSTP:
+                _stop_by(signal.SIGTSTP, everybody=False)
         return None
 
     def stopped(self) -> str | None:
@@ -86,30 +100,87 @@ class Front:
         found: list[Event] = []
         for caught in self._source.read():
             if caught.number == signal.SIGTERM:
-                found.append(Ended(abort=Abort(cause="canceled", by="SIGTERM", grace_ms=self._cancel_ms)))
+                found.append(self._end("SIGTERM"))
             elif self._terminal_fd is None or not caught.by_terminal:
                 found.append(caught)
+            if caught.number == signal.SIGCONT:
+                self._continued()
         return found
 
-    def stop(self) -> None:
-        """Stops this process, as its command has stopped, so that the caller's shell takes the terminal back.
+    def _end(self, by: str) -> Ended:
+        return Ended(abort=Abort(cause="canceled", by=by, grace_ms=self._cancel_ms))
 
-        Returns when somebody continues us; the CONT that did it is then the command's too. What had the keyboard
-        inside gets it back, if we are in the foreground again.
-        """
+    def _continued(self) -> None:
+        """By ``fg`` or ``bg``. What had the keyboard inside gets it back, if we are in the foreground again."""
         fd = self._terminal_fd
         if fd is None:
             return
-        group = terminal.group(fd)
-        os.kill(os.getpid(), signal.SIGSTOP)
-        if group is not None and terminal.in_foreground(fd):
-            terminal.give(fd, group)
+        self._has_terminal = terminal.in_foreground(fd)
+        if self._has_terminal and self._reader is not None:
+            reader, self._reader = self._reader, None
+            terminal.give(fd, reader)
 
-    def leave(self) -> None:
+    def stop(self, how: CommandStopped) -> list[Event]:
+        """Stops this process, as its command has stopped, so that the caller's shell takes the terminal back.
+
+        Returns what came when somebody continued us; the CONT that did it is then the command's too. A command that
+        stopped because it wants the keyboard, and may have it, is lent it instead.
+        """
+        fd = self._terminal_fd
+        if fd is None:
+            return []
+        number, reader = how.number or signal.SIGSTOP, terminal.group(fd)
+        is_ours = reader == os.getpgrp()
+        if is_ours and number in WANTS_TERMINAL and how.group is not None:
+            self._has_terminal = True
+            terminal.give(fd, how.group)
+            return [_handed(signal.SIGCONT)]
+        if self._has_terminal and not is_ours:
+            self._reader = reader
+            terminal.give(fd, os.getpgrp())
+        # What was typed while the job had the keyboard has not reached those who are in our group with us.
+        _stop_by(number, everybody=number != signal.SIGSTOP and not is_ours)
+        found = self.events()
+        if number == signal.SIGSTOP or any(map(_is_cont, found)):
+            return found
+        # Nobody could continue us (an orphaned group), so we were not stopped: nor may the job be. If it waits for the
+        # terminal, nobody can ever give it that: bare its read would fail, which is not ours to do.
+        self._continued()
+        return [*found, self._end(name_of(number)) if number in WANTS_TERMINAL else _handed(signal.SIGCONT)]
+
+    def leave(self, died_of: int | None) -> None:
         """The job is over: the terminal is the caller's again."""
         fd = self._terminal_fd
-        if fd is not None and self._had_terminal and not terminal.in_foreground(fd):
-            terminal.give(fd, os.getpgrp())
+        if fd is None or not self._has_terminal or terminal.in_foreground(fd):
+            return
+        terminal.give(fd, os.getpgrp())
+        if not self._apart:
+            return
+        if died_of in (signal.SIGINT, signal.SIGQUIT):
+            # As a shell takes it that has given its terminal away: whoever typed this meant the script around us too.
+            signal.signal(died_of, signal.SIG_IGN)
+            os.killpg(0, died_of)
+        os.killpg(0, signal.SIGCONT)  # a pager that wanted the keyboard meanwhile was stopped
+
+
+def _handed(number: int) -> Caught:
+    return Caught(number=number, by_terminal=False)
+
+
+def _is_cont(event: Event) -> bool:
+    return isinstance(event, Caught) and event.number == signal.SIGCONT
+
+
+def _stop_by(number: int, *, everybody: bool) -> None:
+    """Stops this process, or its whole group, as if it did not know the signal. Returns when it is continued."""
+    if number == signal.SIGSTOP:
+        os.kill(os.getpid(), number)
+        return
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        os.kill(0 if everybody else os.getpid(), number)
+    finally:
+        signal.signal(number, before)
 
 
 def carry(life: Life, front: Front, beside: Companion | None = None) -> None:
@@ -123,7 +194,8 @@ def carry(life: Life, front: Front, beside: Companion | None = None) -> None:
     except StopIteration:
         return
     finally:
-        front.leave()
+        outcome = life.receipt.outcome if life.receipt is not None else None
+        front.leave(outcome.signal if outcome is not None else None)
 
 
 def _happened(
@@ -139,12 +211,11 @@ def _happened(
         beside.turn(ready, containment)
     # The containment first: how the command ended is the truth, even if somebody asks for its end in the same moment.
     found = containment.events() if ready.intersection(containment.fds()) else []
-    stopped = any(isinstance(event, CommandStopped) for event in found)
+    stop = next((event for event in found if isinstance(event, CommandStopped)), None)
     # Looked at after a stop in any case: the poll may have returned before we were stopped, and be told of now.
-    if front.fd in ready or stopped:
+    if front.fd in ready or stop is not None:
         found += front.events()
     # After Ctrl-Z both of us were stopped, and the CONT that woke us has woken the command: that stop is over.
-    if stopped and not any(isinstance(event, Caught) and event.number == signal.SIGCONT for event in found):
-        front.stop()
-        found += front.events()
+    if stop is not None and not any(map(_is_cont, found)):
+        found += front.stop(stop)
     return found or [Deadline()]

@@ -1,7 +1,8 @@
 """The terminal that a command is run on: whether there is one, and giving it back.
 
-The job stays in the caller's session and process group, so Ctrl-C, Ctrl-Z, ``fg``, the window's size and pipelines work
-as for any command: nothing is copied, and a wrapper that is killed leaves no terminal in a mode of its own.
+The job stays in the caller's session and, on Linux, process group, so Ctrl-C, Ctrl-Z, ``fg``, the window's size and
+pipelines work as for any command: nothing is copied, and a wrapper that is killed leaves no terminal in a mode of its
+own.
 """
 
 from __future__ import annotations

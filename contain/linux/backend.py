@@ -41,6 +41,8 @@ RESOURCES = {
 class LinuxBackend:
     """PID namespaces under one keeper. ``output`` is the descriptor that gets what commands print."""
 
+    shares_group = True
+
     def __init__(self, output: int = 2) -> None:
         """Nothing is started yet."""
         self._keeper: Keeper | None = None

@@ -7,17 +7,16 @@ import json
 import os
 import pwd
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contain.budget.registry import Registry
 from contain.budget.registry.store import FILE, LOCK
 from tests.budget.calm import units_policy
-from tests.session import WAIT_S, wait_until
+from tests.session import CONTAIN, WAIT_S, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import ExitStack
 
     from contain.budget.registry import Book, PermitRow
@@ -30,10 +29,19 @@ class Account:
     """Needs root. Everything that was started is ended, by its id, when ``stack`` is closed."""
 
     def __init__(
-        self, folder: Path, stack: ExitStack, policy: str = ONE_UNIT, room_kib: int | None = None
+        self,
+        folder: Path,
+        stack: ExitStack,
+        policy: str = ONE_UNIT,
+        room_kib: int | None = None,
+        program: Sequence[str] = CONTAIN,
     ) -> None:
-        """Holds a mount namespace in which ``~/.contain`` is ``folder/root``; ``room_kib``: one of that size, empty."""
+        """Holds a mount namespace in which ``~/.contain`` is ``folder/root``; ``room_kib``: one of that size, empty.
+
+        ``program``: the words in the place of ``contain``.
+        """
         self.folder, self.root = folder, folder / "root"
+        self._program = program
         self._stack = stack
         self._registry: Registry | None = None
         self.root.mkdir(mode=0o700)
@@ -54,7 +62,7 @@ class Account:
 
     def command(self, *args: str) -> list[str]:
         """``contain ARGS`` in the account, in ``folder``; by exec alone, so its pid is the wrapper's."""
-        return [*self.enter, sys.executable, "-m", "contain", *args]
+        return [*self.enter, *self._program, *args]
 
     def start(self, *args: str, **popen: Any) -> subprocess.Popen[str]:  # noqa: ANN401 - passed on
         """Starts a verb."""

@@ -174,12 +174,14 @@ def test_ctrl_c_frees_the_place(account: Account) -> None:
 
 
 def test_ctrl_c_in_the_queue(account: Account) -> None:
-    """The line says why it waits; Ctrl-C withdraws it."""
+    """The line says why it waits; Ctrl-Z stops the wait, and ``fg`` goes on with it; Ctrl-C withdraws it."""
     account.holds("a", "sleep", "1000")
     terminal = Terminal(account.folder)
     try:
         terminal.type(shlex.join(account.command("exec", "--session", "b", "--", "touch", "ran")))
         terminal.until(r"waiting, place 1 of 1: cpu: needs 1, has 0 of 1; held by a \(1\)")
+        terminal.press("Z").until(r"Stopped(.*\n)*?OUT> ")
+        terminal.type("fg").until(r"touch ran\r\n(.*\n)*?.*waiting, place 1")
         terminal.press("C")
         assert terminal.status() == 128 + signal.SIGINT
         assert account.queue() == []

@@ -15,9 +15,9 @@ PROBE = """
 #include <stddef.h>
 #include "wire.h"
 int main(void) {
-    printf("%d %zu %zu %zu %zu %d %d %d %d %d %d\\n", WIRE_VERSION, sizeof(struct command_block),
+    printf("%d %zu %zu %zu %zu %d %d %d %d %d %d %d %d\\n", WIRE_VERSION, sizeof(struct command_block),
         offsetof(struct command_block, limit), sizeof(struct report), offsetof(struct report, user_us),
-        MOST_LIMITS, NICE_KEEP, REPORT_READY, REPORT_STOPPED, STEP_EXEC, ORDER_OPEN);
+        MOST_LIMITS, NICE_KEEP, REPORT_READY, REPORT_STOPPED, STEP_EXEC, ORDER_OPEN, ORDER_SIGNAL, ORDER_GROUP);
     return 0;
 }
 """
@@ -40,5 +40,7 @@ def test_both_sides_have_one_layout(tmp_path: Path) -> None:
         wire.READY,
         wire.STOPPED,
         wire.STEPS.index("exec"),
-        wire.OPEN[0],
+        wire.open_order(foreground=False)[0],
+        wire.signal_order(1, everybody=False)[0],
+        wire.signal_order(1, everybody=True)[0],
     ]

@@ -25,9 +25,9 @@ class Done(NamedTuple):
     err: str
 
 
-def line(receipts: Path, *options: str) -> list[str]:
+def line(receipts: Path, *options: str, program: Sequence[str] = CONTAIN) -> list[str]:
     """The command line up to the command."""
-    return [*CONTAIN, "exec", "--no-budget", "--receipts", str(receipts), *options, "--"]
+    return [*program, "exec", "--no-budget", "--receipts", str(receipts), *options, "--"]
 
 
 def run(receipts: Path, *command: str, options: Sequence[str] = (), **popen: Any) -> Done:  # noqa: ANN401 - passed on

@@ -136,6 +136,28 @@ def test_a_command_that_stops_itself(terminal: Terminal, contain: str) -> None:
     assert terminal.status() == 6
 
 
+def test_stopped_and_bg(terminal: Terminal, contain: str) -> None:
+    """What ends in the background takes nothing from the shell, which has the keyboard then."""
+    outer = terminal.foreground()
+    terminal.type(f"{contain} sh -c 'kill -STOP $$; echo done'").until(r"Stopped(.*\n)*?OUT> ")
+    wrapper = wrapper_of(terminal)
+    terminal.type("bg").until(r"done\r\n")
+    wait_until(lambda: not alive(wrapper), what="it ends in the background")
+    assert terminal.foreground() == outer
+    terminal.type("echo sane").until(r"\nsane\r\n")
+
+
+def test_a_stop_in_the_background(terminal: Terminal, contain: str) -> None:
+    """Whoever had the keyboard then was the shell: ``fg`` gives it to the command, and Ctrl-C ends that."""
+    terminal.type(f"{contain} sh -c 'kill -STOP $$; echo ready; exec sleep 1000' &")
+    terminal.until(r"\[1\] \d+(.*\n)*?OUT> ")
+    wrapper = wrapper_of(terminal)
+    wait_until(lambda: _state(wrapper) == "T", what="it has stopped")
+    terminal.type("fg").until(r"\nready\r\n")
+    terminal.press("C").until("OUT> ")
+    assert terminal.status() == 128 + signal.SIGINT
+
+
 def test_in_the_background(terminal: Terminal, contain: str) -> None:
     """Whoever reads from the background is stopped, as bare; in the foreground it reads."""
     terminal.type(f"{contain} cat &").until(r"\[1\] \d+(.*\n)*?OUT> ")

@@ -111,12 +111,23 @@ static void broke(int to, uint32_t step) {
     _exit(127);
 }
 
-static void become_command(const struct told *told, int to) {
-    sigset_t none;
+/* As a shell's child does it. Its signals are the command's own by now: what is typed from here on reaches it, and what
+ * was typed before has reached the wrapper, which hands it on. */
+static void take_terminal(void) {
+    for (int fd = 0; fd < 3; fd++)
+        if (tcsetpgrp(fd, getpgrp()) == 0) return;
+}
+
+static void become_command(const struct told *told, int foreground, int to) {
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGTTOU); /* or taking the terminal from the background would stop us */
+    sigprocmask(SIG_SETMASK, &mask, NULL);
     for (int number = 1; number < NSIG; number++)
         if (number != SIGKILL && number != SIGSTOP) signal(number, SIG_DFL);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (foreground) take_terminal();
+    sigemptyset(&mask);
+    sigprocmask(SIG_SETMASK, &mask, NULL);
     if (fchdir(directory) < 0) broke(to, STEP_DIRECTORY);
     umask((mode_t)told->head.umask);
     if (told->head.nice != NICE_KEEP && setpriority(PRIO_PROCESS, 0, told->head.nice) < 0) broke(to, STEP_LIMITS);
@@ -137,7 +148,7 @@ static void become_command(const struct told *told, int to) {
 }
 
 /* Forks the command and waits until it is executed. A process this small, with one thread, may fork. */
-static void start(const struct told *told) {
+static void start(const struct told *told, int foreground) {
     int failure[2];
     int32_t words[2] = {0, 0};
     struct report report = {.kind = REPORT_STARTED};
@@ -145,7 +156,7 @@ static void start(const struct told *told) {
     fcntl(failure[0], F_SETFD, FD_CLOEXEC);
     fcntl(failure[1], F_SETFD, FD_CLOEXEC);
     command = fork();
-    if (command == 0) become_command(told, failure[1]);
+    if (command == 0) become_command(told, foreground, failure[1]);
     if (command < 0) words[0] = STEP_FORK, words[1] = errno;
     close(failure[1]);
     ssize_t got = sizeof words;
@@ -167,6 +178,8 @@ static void reap(void) {
             report.system_us = us(usage.ru_stime);
             report.max_rss_bytes = (uint64_t)usage.ru_maxrss * MAX_RSS_UNIT;
             command = 0;
+        } else {
+            report.group = getpgid(pid);
         }
         tell(&report);
     }
@@ -178,10 +191,13 @@ static void obey(const struct told *told, int *opened) {
     if (!*opened) {
         if (order.kind != ORDER_OPEN) end_group();
         *opened = 1;
-        start(told);
-    } else if (order.kind == ORDER_SIGNAL && command > 0) {
-        kill(command, order.signal); /* our own unreaped child: the number is surely its */
+        start(told, order.number);
+    } else if (order.kind == ORDER_GROUP) {
+        kill(0, order.number); /* reaches us too, who ignore it */
     }
+    int outside = order.kind == ORDER_GROUP && command > 0 && getpgid(command) != getpgrp();
+    if (command > 0 && (order.kind == ORDER_SIGNAL || outside))
+        kill(command, order.number); /* our own unreaped child: the number is surely its */
 }
 
 int main(int argc, char **argv) {

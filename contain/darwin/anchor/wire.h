@@ -4,7 +4,7 @@
  * one tree and run on one machine, so all is in native byte order; WIRE_VERSION guards a half-upgraded installation. */
 #include <stdint.h>
 
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 #define MOST_BLOCK_BYTES (16u << 20)
 #define MOST_LIMITS 16
 #define NICE_KEEP 100           /* no valid nice value: leave it as it is */
@@ -26,9 +26,10 @@ struct command_block {
 
 #define ORDER_OPEN 'G'          /* the gate: may come once, first; any other first order, and EOF, is a refusal */
 #define ORDER_SIGNAL 'S'        /* to the command's process alone */
+#define ORDER_GROUP 'P'         /* to the whole group, and to the command where it has left it */
 
 struct order {
-    uint8_t kind, signal;
+    uint8_t kind, number;       /* of the signal; with ORDER_OPEN: 1, the command takes the terminal */
 };
 
 enum step { STEP_NONE, STEP_DIRECTORY, STEP_LIMITS, STEP_FORK, STEP_EXEC };
@@ -40,6 +41,6 @@ struct report {
     int32_t status;             /* wait(2)'s, of the command */
     uint32_t step;
     int32_t error;              /* errno of the step that failed */
-    int32_t pid, padding;       /* of the command */
+    int32_t pid, group;         /* of the command; the group only when it has stopped */
     uint64_t user_us, system_us, max_rss_bytes;
 };
