@@ -205,6 +205,15 @@ class Sampler(Protocol):
         """Counts from there. Raises ValueError or TypeError for what ``counters`` did not give."""
 
 
+class Shortcut(Protocol):
+    """Another path to a directory, short enough for a socket's address below it."""
+
+    path: str
+
+    def close(self) -> None:
+        """The path is not needed any more. Never raises."""
+
+
 class SignalSource(Protocol):
     """Signals as data."""
 
@@ -345,8 +354,14 @@ class Backend(Protocol):
     def contains(self, proof: Proof, connection: socket) -> bool | None:
         """Whether the peer that connected (AF_UNIX) lives in the containment; None where that cannot be told."""
 
-    def own_namespace(self) -> int:
-        """What a proof of the containment in which this process lives would have as its ``namespace``."""
+    def own_namespaces(self) -> Sequence[int]:
+        """What proofs of the containments in which this process may live have as ``namespace``, nearest first."""
+
+    def owner_and_parent(self, pid: int) -> tuple[int, int]:
+        """(effective uid, parent's pid) of a process. Raises OSError where that cannot be told."""
+
+    def shortcut(self, folder: str) -> Shortcut:
+        """A short path to a directory. Raises OSError."""
 
     def observe(self, proof: Proof) -> Observation:
         """A fresh look at a recorded birth. Never raises for what it cannot see: that is ``unknown``."""

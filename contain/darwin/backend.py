@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Iterable, Mapping, Sequence
 
-    from contain.backend import Birth, Launch, Machine, Sampler, SignalSource, Watched
+    from contain.backend import Birth, Launch, Machine, Sampler, Shortcut, SignalSource, Watched
     from contain.job import Job
     from receipts import Blocker, Proof
 
@@ -175,13 +175,28 @@ class DarwinBackend:
             return Watch(self._asked(), None, NOT_HERE)
         return Watch(self._asked(), born, birth.observation(birth.sight(self._asked(), born)))
 
-    def contains(self, proof: Proof, connection: socket) -> bool | None:  # noqa: ARG002 - Backend
-        """Not told yet: LOCAL_PEERTOKEN was never tried."""
-        return None
+    def contains(self, proof: Proof, connection: socket) -> bool | None:
+        """See contain.backend.Backend."""
+        from contain.darwin import peer
 
-    def own_namespace(self) -> int:
-        """The session's number, which is the anchor's of a job in the session tier."""
-        return os.getsid(0)
+        return peer.is_inside(self._tree(proof), connection.fileno()) if isinstance(proof, Anchor) else None
+
+    def own_namespaces(self) -> Sequence[int]:
+        """See contain.backend.Backend."""
+        from contain.darwin import peer
+
+        return peer.own_anchors(self._asked())
+
+    def owner_and_parent(self, pid: int) -> tuple[int, int]:
+        """See contain.backend.Backend."""
+        short = self._asked().short(pid)
+        return short.uid, short.parent_pid
+
+    def shortcut(self, folder: str) -> Shortcut:
+        """See contain.backend.Backend."""
+        from contain.darwin.shortcut import Shortcut
+
+        return Shortcut(folder)
 
     def observe(self, proof: Proof) -> Observation:
         """See contain.backend.Backend."""
