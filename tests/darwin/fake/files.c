@@ -11,7 +11,6 @@
 
 EXPORTED int sysctlbyname(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
 EXPORTED int proc_pidinfo(int pid, int flavor, uint64_t arg, void *buffer, int buffersize);
-EXPORTED int getsockopt(int fd, int level, int option, void *value, socklen_t *length);
 
 /* Every descriptor that is open is of one file system: the one that a test has asked for. */
 static int name_of(int fd, char *to, size_t size) {
@@ -75,7 +74,7 @@ static int local_option(int fd, int option, void *value, socklen_t *length) {
 }
 
 /* SOL_LOCAL is Linux's number of IP, which no socket of AF_UNIX knows; all else is Linux's. */
-int getsockopt(int fd, int level, int option, void *value, socklen_t *length) {
+EXPORTED int getsockopt(int fd, int level, int option, void *value, socklen_t *length) {
     if (level != SOL_LOCAL) return (int)syscall(SYS_getsockopt, fd, level, option, value, length);
     int error = local_option(fd, option, value, length);
     if (error) errno = error;
