@@ -41,7 +41,7 @@ class SetupBroke(Event):
 
 
 class SignalSent(Event):
-    """The init sent ``signal`` ("TERM" or "KILL") to what was left."""
+    """Who leads or supervises the job sent ``signal`` ("TERM" or "KILL") to what was left."""
 
     signal: str
 
@@ -51,7 +51,7 @@ class CommandStopped(Event):
 
 
 class Emptied(Event):
-    """The init has reaped every process. A word, not yet the proof: that is Drained. ``usage`` is final."""
+    """Every process of it was reaped. A word, not yet the proof: that is Drained. ``usage`` is final."""
 
     usage: Usage
 
@@ -226,6 +226,10 @@ class SignalSource(Protocol):
 class Containment(Protocol):
     """One prepared job: its proof, and a hand on it."""
 
+    leader: str
+    """What a person is told that leads it: ``init``, ``anchor``."""
+    launcher: str
+    """And what launched that: ``keeper``, ``supervisor``."""
     tier: str
     proof: Proof
     limits: LimitsInForce | None

@@ -36,6 +36,7 @@ GATE_S = 5.0
 class AnchoredContainment:
     """The ``session`` and ``group`` tiers; closing it ends the job."""
 
+    leader, launcher = "anchor", "supervisor"
     proof: Proof
     cgroups: tuple[str, ...] = ()
     limits: LimitsInForce | None

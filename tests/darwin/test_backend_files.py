@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from contain.budget import nested
 from contain.darwin.backend import DarwinBackend
+from contain.errors import NestedUnanswered
+from contain.job import new_id
 from receipts import Unsafe, open_place
 
 if TYPE_CHECKING:
@@ -57,3 +62,20 @@ def test_a_shortcut_to_nothing_is_said_at_once(xnu: World) -> None:
     """Whoever asks there goes on: no socket, no job around us."""
     with tempfile.TemporaryDirectory() as folder, pytest.raises(FileNotFoundError):
         DarwinBackend(library=xnu.library).shortcut(f"{folder}/missing")
+
+
+def test_a_request_reaches_a_home_whose_path_is_too_long(xnu: World, tmp_path: Path) -> None:
+    """The wrapper listens and the asker connects by short ways of their own; here nothing is proven yet: refused."""
+    root = tmp_path / ("long" * 25)
+    permit = new_id()
+    backend = DarwinBackend(library=xnu.library)
+    answerer = nested.Answerer(str(root), "registry", permit, backend, lambda _: ("", ""))
+    assert (root / nested.FOLDER / permit).is_socket()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(nested.ask, str(root), {nested.VARIABLE: permit}, backend, ())
+        while not asked.done():
+            answerer.turn(select.select(answerer.fds(), [], [], 0.05)[0])
+    answerer.close()
+    with pytest.raises(NestedUnanswered, match="could not be seen who asks"):
+        asked.result()
+    assert list((root / nested.FOLDER).iterdir()) == []

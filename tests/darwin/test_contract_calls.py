@@ -29,6 +29,7 @@ from tests.darwin.abi import (
     TASK,
     UNIQUE,
     USER,
+    Struct,
     ffi,
 )
 from tests.darwin.build import missing_compiler
@@ -237,9 +238,11 @@ def test_a_socket_that_is_not_connected_has_no_peer(darwin: Darwin) -> None:
 
 def file_system(darwin: Darwin, call: str, fd: int) -> str | None:
     """The name that this call tells; None with ``errno``."""
-    found = ffi.new("struct statfs *")
+    found: Struct = ffi.new("struct statfs *")
     ffi.errno = 0
-    return None if getattr(darwin.lib, call)(fd, found) else ffi.string(found.f_fstypename).decode()
+    if getattr(darwin.lib, call)(fd, found):
+        return None
+    return bytes(ffi.buffer(found.f_fstypename)).partition(b"\0")[0].decode()
 
 
 def test_a_file_system_is_told_by_name(darwin: Darwin) -> None:
