@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 LOOK_S = 0.05
 """Between two looks at a tree whose end is waited for."""
 
+OPEN_MAX = 10_240
+"""setrlimit(2) of Darwin: so many open files are never refused, where the hard limit allows them."""
+
 NOT_HERE = Observation(state=birth.UNKNOWN, why="recorded on Linux")
 
 
@@ -105,15 +108,17 @@ class DarwinBackend:
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def raise_open_files(self) -> int:
-        """See contain.backend.Backend. Darwin takes no more than its OPEN_MAX, whatever the hard limit says."""
+        """See contain.backend.Backend. The hard limit is "unlimited" as a rule, which is refused as a soft one."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft < hard:
-            try:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            except (OSError, ValueError):
-                return soft
-            self._given_back = (soft, hard)
-        return hard
+        most = OPEN_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_MAX)
+        if soft >= most:
+            return soft
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        except (OSError, ValueError):
+            return soft
+        self._given_back = (soft, hard)
+        return most
 
     def launch(self, job: Job) -> Launch:
         """See contain.backend.Backend."""

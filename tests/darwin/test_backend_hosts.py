@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
 from jsonschema import Draft202012Validator
 
 from tests.darwin.jobs import anchor_program, kill_all, parent, program, until_gone
@@ -44,6 +45,15 @@ async def both():
         print((await job.stdout.read()).decode().strip(), (await job.wait()).returncode)
 
 asyncio.run(both())
+"""
+
+LIMITS = """
+import resource, sys
+from contain.darwin.backend import DarwinBackend
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, int(sys.argv[2])))
+raised = DarwinBackend(library=sys.argv[1]).raise_open_files()
+print(raised, *resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 
 
@@ -84,3 +94,14 @@ def test_the_api_is_the_same(xnu: World, receipts: Path) -> None:
     ], said.stderr
     _, found = inspect(receipts, program=program(xnu.library))
     assert {one["state"] for one in found} == {"released"}
+
+
+@pytest.mark.parametrize(("hard", "most"), [(20_000, 10_240), (300, 300)])
+def test_the_limit_of_open_files_is_raised_as_far_as_darwin_takes_it(
+    xnu: World, hard: int, most: int
+) -> None:
+    """To OPEN_MAX and no further, whatever the hard limit says; that one stays as it is."""
+    words = [sys.executable, "-c", LIMITS, xnu.library, str(hard)]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    said = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert said.stdout.split() == [str(most), str(most), str(hard)], said.stderr
