@@ -42,7 +42,7 @@ class SetupBroke(Event):
 
 
 class SignalSent(Event):
-    """The init sent ``signal`` ("TERM" or "KILL") to what was left."""
+    """Who leads or supervises the job sent ``signal`` ("TERM" or "KILL") to what was left."""
 
     signal: str
 
@@ -60,7 +60,7 @@ class CommandStopped(Event):
 
 
 class Emptied(Event):
-    """The init has reaped every process. A word, not yet the proof: that is Drained. ``usage`` is final."""
+    """Every process of it was reaped. A word, not yet the proof: that is Drained. ``usage`` is final."""
 
     usage: Usage
 
@@ -222,6 +222,15 @@ class Sampler(Protocol):
         """Counts from there. Raises ValueError or TypeError for what ``counters`` did not give."""
 
 
+class Shortcut(Protocol):
+    """Another path to a directory, short enough for a socket's address below it."""
+
+    path: str
+
+    def close(self) -> None:
+        """The path is not needed any more. Never raises."""
+
+
 class SignalSource(Protocol):
     """Signals as data."""
 
@@ -234,6 +243,10 @@ class SignalSource(Protocol):
 class Containment(Protocol):
     """One prepared job: its proof, and a hand on it."""
 
+    leader: str
+    """What a person is told that leads it: ``init``, ``anchor``."""
+    launcher: str
+    """And what launched that: ``keeper``, ``supervisor``."""
     tier: str
     proof: Proof
     limits: LimitsInForce | None
@@ -380,8 +393,14 @@ class Backend(Protocol):
     def used(self, proof: Proof, most: int) -> TreeUse | None:
         """Of a containment's tree; None where it cannot be seen, or has more than ``most`` processes."""
 
-    def own_namespace(self) -> int:
-        """What a proof of the containment in which this process lives would have as its ``namespace``."""
+    def own_namespaces(self) -> Sequence[int]:
+        """What proofs of the containments in which this process may live have as ``namespace``, nearest first."""
+
+    def owner_and_parent(self, pid: int) -> tuple[int, int]:
+        """(effective uid, parent's pid) of a process. Raises OSError where that cannot be told."""
+
+    def shortcut(self, folder: str) -> Shortcut:
+        """A short path to a directory. Raises OSError."""
 
     def observe(self, proof: Proof) -> Observation:
         """A fresh look at a recorded birth. Never raises for what it cannot see: that is ``unknown``."""

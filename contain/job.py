@@ -134,7 +134,7 @@ def check_bytes(text: str, what: str) -> bytes:
         )
     if len(data) > MAX_STRING_BYTES:
         raise ImpossibleRequest(
-            f"{what} has {len(data)} bytes; the kernel takes {MAX_STRING_BYTES} in one string.",
+            f"{what} has {len(data)} bytes; no more than {MAX_STRING_BYTES} are taken in one string.",
             advice="Pass it through a file.",
         )
     return data

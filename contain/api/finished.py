@@ -40,7 +40,7 @@ class Finished(Record):
 
     @property
     def usage(self) -> Usage | None:
-        """What it took; None where its init was killed before it could say."""
+        """What it took; None where what leads it was killed before it could say."""
         return self.receipt.usage
 
     @property

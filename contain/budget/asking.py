@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from contain.backend import Backend
     from contain.budget.classes import JobClass
     from contain.budget.costs import LearnedCost
     from contain.budget.policy import ClassCost, Policy
@@ -151,7 +152,7 @@ def patience_s(asked: JobClass, policy: Policy) -> float | None:
     return policy.max_wait_s if own_s is None else own_s
 
 
-def session_of(environ: Mapping[str, str], asked: str | None = None) -> tuple[str, str]:
+def session_of(environ: Mapping[str, str], backend: Backend, asked: str | None = None) -> tuple[str, str]:
     """(session, where that is from): an option, a variable that names one, the terminal's, or the oldest ancestor.
 
     Never the session id of the kernel alone: agents start each command in one of its own.
@@ -166,20 +167,19 @@ def session_of(environ: Mapping[str, str], asked: str | None = None) -> tuple[st
             return f"terminal:{os.ttyname(fd)}", "terminal"
         except OSError:
             continue
-    return f"ancestor:{_oldest_ancestor()}", "ancestor"
+    return f"ancestor:{_oldest_ancestor(backend)}", "ancestor"
 
 
-def _oldest_ancestor() -> int:
+def _oldest_ancestor(backend: Backend) -> int:
     """The process below the machine's init, or below whoever is not ours, from which all of this was started."""
     pid, uid = os.getppid(), os.getuid()
     oldest = os.getpid()
     while pid > BELOW_INIT:
         try:
-            if os.stat(f"/proc/{pid}").st_uid != uid:
-                break
-            with open(f"/proc/{pid}/stat", "rb") as stat:
-                parent = int(stat.read().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
+            owner, parent = backend.owner_and_parent(pid)
+        except OSError:
+            break
+        if owner != uid:
             break
         oldest, pid = pid, parent
     return oldest

@@ -82,7 +82,7 @@ class Hosted:
         self._again_at_s: float | None = None
 
     def _ticket(self, ask: Ask) -> Ticket:
-        session, _ = asking.session_of(os.environ, ask.session)
+        session, _ = asking.session_of(os.environ, self._backend, ask.session)
         ticket = asking.ticket(ask.id, self._class, self._desk.policy, session, ask.holder)
         ticket = asking.drawing(ticket, ask.draws, self._desk.policy)
         return ticket if ask.resizable else ticket.replace(resizable=False)

@@ -83,6 +83,7 @@ class Jobserver:
         """For Job.keep_fds: the read and the write end, blocking; () in the form of a FIFO."""
         self._path: str | None = None
         self._fd = -1
+        self._to_clients = -1
         self._returns = -1
         self._target = max(1, min(units, MOST_UNITS))
         self._put = 0
@@ -92,7 +93,9 @@ class Jobserver:
         try:
             os.mkfifo(path, 0o600)
             self._path = path
-            self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            # One for each direction: of one with both, FIONREAD counts nothing on Darwin (from source).
+            self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._to_clients = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             if self.form == PIPE:
                 self.keep_fds = (os.open(path, os.O_RDONLY | os.O_CLOEXEC),)
                 self._returns, back = os.pipe()
@@ -201,12 +204,10 @@ class Jobserver:
 
     def close(self) -> None:
         """Lets go of everything. Clients that still read see the end of the pipe; the tree is to be gone by now."""
-        for fd in (self._fd, *self.keep_fds):
+        for fd in (self._fd, self._to_clients, self._returns, *self.keep_fds):
             if fd >= 0:
                 os.close(fd)
-        if self._returns >= 0:
-            os.close(self._returns)
-        self._fd, self._returns, self.keep_fds = -1, -1, ()
+        self._fd, self._to_clients, self._returns, self.keep_fds = -1, -1, -1, ()
         self._unlink()
 
     def _unlink(self) -> None:
@@ -220,7 +221,7 @@ class Jobserver:
     def _write(self, count: int) -> int:
         """How many tokens the pipe took. Never more than a page, so a write is whole or refused (PIPE_BUF)."""
         try:
-            return os.write(self._fd, TOKEN * count)
+            return os.write(self._to_clients, TOKEN * count)
         except BlockingIOError:
             return 0  # a client has filled it with what is not ours: the next settle tries again
 

@@ -2,7 +2,8 @@
 
 Recognised by asking, since a variable can be copied anywhere: each wrapper that holds a permit listens on a socket, and
 judges whether who asks lives in its own containment. The socket has two names: the permit's id, which the job's
-environment tells, and the number of the job's PID namespace, which a job knows without being told.
+environment tells, and the number of its containment (the PID namespace; on Darwin the anchor's), which a job finds
+without being told.
 
     asks      {"draws": [["gpu", 1]]}      and keeps the connection for as long as it runs
     answers   {"answer": "mine", "permit": ID, "units": 2, "registry": NAME}, or "not-mine", or "unclear" or "refused"
@@ -25,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from contain.backend import Backend
+    from contain.backend import Backend, Shortcut
     from receipts import Proof
 
     Draws = tuple[tuple[str, int], ...]
@@ -80,7 +81,7 @@ class Answerer:
         self.units = 0
         self._socket = socket(AF_UNIX, SOCK_STREAM)
         self._socket.settimeout(0)
-        with _Address(self._folder, permit_id) as address:
+        with _Address(backend, self._folder, permit_id) as address:
             self._socket.bind(address)
         self._socket.listen(BACKLOG)
 
@@ -159,34 +160,32 @@ class Answerer:
             _unlink(os.path.join(self._folder, name))
 
 
-def ask(
-    root: str, environ: Mapping[str, str], own_namespace: int, draws: Draws
-) -> tuple[Outer, socket] | None:
+def ask(root: str, environ: Mapping[str, str], backend: Backend, draws: Draws) -> tuple[Outer, socket] | None:
     """The permit inside whose job this process runs, with a connection to be kept; None: inside nobody's.
 
     Raises NestedUnanswered where somebody who should know does not say, and NestedRefused: never queued, since the
     place that it would wait for is the one that it holds.
     """
     folder = os.path.join(root, FOLDER)
-    names = [str(own_namespace)]
+    names = [str(number) for number in backend.own_namespaces()]
     try:
         names.append(check_id(environ.get(VARIABLE, "")))
     except ValueError:
         pass  # none, or not of ours
     for name in names:
-        found = _ask(folder, name, draws)
+        found = _ask(backend, folder, name, draws)
         if found is not None:
             return found
     return None
 
 
-def _ask(folder: str, name: str, draws: Draws) -> tuple[Outer, socket] | None:
+def _ask(backend: Backend, folder: str, name: str, draws: Draws) -> tuple[Outer, socket] | None:
     connection = socket(AF_UNIX, SOCK_STREAM)
     kept = False
     try:
         connection.settimeout(PATIENCE_S)
         try:
-            with _Address(folder, name) as address:
+            with _Address(backend, folder, name) as address:
                 connection.connect(address)
         except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
             return None  # its wrapper is gone, and so is everything inside it: we are not
@@ -235,11 +234,14 @@ def _unanswered(why: str) -> NestedUnanswered:
 
 
 def name_again(folder: str, name: str, proof: Proof) -> str:
-    """Gives a socket the job's namespace as one more name, and returns that; a dead job may have left it behind."""
+    """Gives a socket the job's namespace as one more name, and returns that; a dead job may have left it behind.
+
+    A symbolic link, since not every file system gives a socket a second hard one.
+    """
     number = str(proof.namespace)
     _unlink(os.path.join(folder, number))
     try:
-        os.link(os.path.join(folder, name), os.path.join(folder, number))
+        os.symlink(name, os.path.join(folder, number))
     except OSError:
         pass  # the other name is enough for whoever keeps its environment
     return number
@@ -250,8 +252,8 @@ def forget(root: str, permit_id: str, proof: str | None) -> None:
     named = os.path.join(root, FOLDER, permit_id)
     try:
         again = os.path.join(root, FOLDER, str(decode_proof(jsontext.loads(proof or "{}")).namespace))
-        # Only if it still is this socket's: the kernel uses a namespace's number again.
-        if os.path.samefile(named, again):
+        # Only if it still is this socket's: the kernel uses such a number again.
+        if os.readlink(again) == permit_id:
             _unlink(again)
     except (OSError, ValueError, Unreadable):
         pass  # it had no second name
@@ -273,16 +275,17 @@ def _unlink(path: str) -> None:
 class _Address:
     """A socket's address below a folder whose path may be too long for one."""
 
-    def __init__(self, folder: str, name: str) -> None:
-        self._folder, self._name, self._fd = folder, name, -1
+    def __init__(self, backend: Backend, folder: str, name: str) -> None:
+        self._backend, self._folder, self._name = backend, folder, name
+        self._shortcut: Shortcut | None = None
 
     def __enter__(self) -> str:
         path = os.path.join(self._folder, self._name)
         if len(os.fsencode(path)) <= LONGEST_ADDRESS:
             return path
-        self._fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        return f"/proc/self/fd/{self._fd}/{self._name}"
+        self._shortcut = self._backend.shortcut(self._folder)
+        return os.path.join(self._shortcut.path, self._name)
 
     def __exit__(self, *_: object) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
+        if self._shortcut is not None:
+            self._shortcut.close()

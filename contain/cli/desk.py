@@ -24,7 +24,7 @@ def opened() -> tuple[Budget, Desk]:
     backend = find_backend()
     backend.check_host()
     root = find_root(backend)
-    inside = nested.ask(root, os.environ, backend.own_namespace(), ())
+    inside = nested.ask(root, os.environ, backend, ())
     budget = open_budget(backend, root, outer=None if inside is None else inside[0])
     return budget, budget.desk(say)
 

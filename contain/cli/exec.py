@@ -39,8 +39,8 @@ ENDS = {
     "out-of-memory": "the command was killed for memory",
     "limit": "the command ran into a limit",
     "setup-failed": "the containment could not be set up, and the command did not run",
-    "keeper-lost": "the keeper was killed, and the command with it",
-    "init-killed": "the init was killed, and the command with it",
+    "keeper-lost": "what had launched the command was killed, and the command with it",
+    "init-killed": "what leads the job was killed, and the command with it",
 }
 SIGKILL = 9
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 USAGE = """\
 usage: contain exec [OPTION...] [--] COMMAND [ARG...]
 
-Runs COMMAND in a containment that nothing slips out of, and exits as it does (128+n for signal n). Everything else is
+Runs COMMAND in a containment, ends what it leaves behind, and exits as it does (128+n for signal n). Everything else is
 the command's own: input, output, terminal, signals, environment, directory, limits, umask.
 
   --timeout TIME        end it after TIME (30, 1.5s, 10m, 2h): TERM, then KILL; exits with 124
@@ -26,13 +26,13 @@ the command's own: input, output, terminal, signals, environment, directory, lim
   --pids N              processes and threads of the whole tree
   --require-limits      refuse to start where one of these cannot be enforced; else that is said on standard error
   --nice N              from -20 to 19
-  --cap-drop NAMES      capabilities that it shall not have (net_raw,sys_admin; all)
-  --no-new-privs        set-uid programs give it nothing
-  --net none            a network of its own, with nothing but the loopback
+  --cap-drop NAMES      capabilities that it shall not have (net_raw,sys_admin; all); Linux alone has them
+  --no-new-privs        set-uid programs give it nothing; on Linux
+  --net none            a network of its own, with nothing but the loopback; on Linux
   --keep-fd N           hand descriptor N on, besides 0, 1 and 2; may be repeated
   --cwd DIR             run it there
   --env NAME=VALUE      one more variable; may be repeated
-  --require-tier TIER   refuse to start in a weaker containment (namespace, cgroup, traced, tree)
+  --require-tier TIER   refuse to start in a weaker containment (Linux: namespace; macOS: session, group)
   --receipts DIR        where the receipt goes; else .contain in the account's home
   --id UUID             the job's id; else a new one
   --summary             say on standard error what it took

@@ -91,13 +91,13 @@ def ask(options: Options, backend: Backend, front: Front, receipts_path: str) ->
         return Permit(job, NoBudget())  # a person sits in front of it, and starts the heavy things from there
     root = find_root(backend)
     # A ticket that stands was asked for outside: nobody is asked again.
-    inside = None if resumed else nested.ask(root, os.environ, backend.own_namespace(), options.draws)
+    inside = None if resumed else nested.ask(root, os.environ, backend, options.draws)
     if inside is not None:
         return None if front.asked() else _nested(job, *inside)
     budget = open_budget(backend, root)
     voice = Voice()
     desk = budget.desk(voice.line)
-    session, _ = asking.session_of(os.environ, options.session)
+    session, _ = asking.session_of(os.environ, backend, options.session)
     learned, key = budget.costs(voice.line), costs.key_of(asked, job.command, cwd)
     ticket = asking.ticket(
         job.permit_id, asked, budget.policy, session, options.holder or "", learned.recall(key)

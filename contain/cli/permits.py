@@ -30,7 +30,7 @@ def main(args: list[str]) -> int:
         open_files = backend.raise_open_files()
         backend.name_process("contain")
         root = find_root(backend)
-        outer = nested.ask(root, os.environ, backend.own_namespace(), ())
+        outer = nested.ask(root, os.environ, backend, ())
         if outer is not None:
             outer[1].close()
             raise NestedRefused(

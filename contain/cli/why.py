@@ -53,7 +53,7 @@ def _command(budget: Budget, desk: Desk, book: Book, words: list[str]) -> int:
             f"it would run at once, under the permit of the job that this runs in ({budget.outer.permit_id})"
         )
         return 0
-    session, source = asking.session_of(os.environ)
+    session, source = asking.session_of(os.environ, budget.backend)
     key = costs.key_of(asked, words[0], os.getcwd())
     learned = budget.costs(say).recall(key)
     ticket = asking.ticket(new_id(), asked, desk.policy, session, "", learned)

@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Iterable, Mapping, Sequence
 
-    from contain.backend import Birth, Launch, Machine, Sampler, SignalSource, TreeUse, Watched
+    from contain.backend import Birth, Launch, Machine, Sampler, Shortcut, SignalSource, TreeUse, Watched
     from contain.errors import ContainError
     from contain.job import Job
     from receipts import Blocker, Proof
 
 LOOK_S = 0.05
 """Between two looks at a tree whose end is waited for."""
+
+OPEN_MAX = 10_240
+"""setrlimit(2) of Darwin: so many open files are never refused, where the hard limit allows them."""
 
 NOT_HERE = Observation(state=birth.UNKNOWN, why="recorded on Linux")
 
@@ -122,15 +125,17 @@ class DarwinBackend:
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def raise_open_files(self) -> int:
-        """See contain.backend.Backend. Darwin takes no more than its OPEN_MAX, whatever the hard limit says."""
+        """See contain.backend.Backend. The hard limit is "unlimited" as a rule, which is refused as a soft one."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft < hard:
-            try:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            except (OSError, ValueError):
-                return soft
-            self._given_back = (soft, hard)
-        return hard
+        most = OPEN_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_MAX)
+        if soft >= most:
+            return soft
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        except (OSError, ValueError):
+            return soft
+        self._given_back = (soft, hard)
+        return most
 
     def launch(self, job: Job) -> Launch:
         """See contain.backend.Backend."""
@@ -192,17 +197,32 @@ class DarwinBackend:
             return Watch(self._asked(), None, NOT_HERE)
         return Watch(self._asked(), born, birth.observation(birth.sight(self._asked(), born)))
 
-    def contains(self, proof: Proof, connection: socket) -> bool | None:  # noqa: ARG002 - Backend
-        """Not told yet: LOCAL_PEERTOKEN was never tried."""
-        return None
+    def contains(self, proof: Proof, connection: socket) -> bool | None:
+        """See contain.backend.Backend."""
+        from contain.darwin import peer
+
+        return peer.is_inside(self._tree(proof), connection.fileno()) if isinstance(proof, Anchor) else None
 
     def used(self, proof: Proof, most: int) -> TreeUse | None:  # noqa: ARG002 - Backend
         """Not measured here: a young permit is charged with its whole units."""
         return None
 
-    def own_namespace(self) -> int:
-        """The session's number, which is the anchor's of a job in the session tier."""
-        return os.getsid(0)
+    def own_namespaces(self) -> Sequence[int]:
+        """See contain.backend.Backend."""
+        from contain.darwin import peer
+
+        return peer.own_anchors(self._asked())
+
+    def owner_and_parent(self, pid: int) -> tuple[int, int]:
+        """See contain.backend.Backend."""
+        short = self._asked().short(pid)
+        return short.uid, short.parent_pid
+
+    def shortcut(self, folder: str) -> Shortcut:
+        """See contain.backend.Backend."""
+        from contain.darwin.shortcut import Shortcut
+
+        return Shortcut(folder)
 
     def observe(self, proof: Proof) -> Observation:
         """See contain.backend.Backend."""

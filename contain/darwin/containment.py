@@ -36,6 +36,7 @@ GATE_S = 5.0
 class AnchoredContainment:
     """The ``session`` and ``group`` tiers; closing it ends the job."""
 
+    leader, launcher = "anchor", "supervisor"
     proof: Proof
     cgroups: tuple[str, ...] = ()
     limits: LimitsInForce | None
@@ -81,20 +82,26 @@ class AnchoredContainment:
         return found
 
     def _replace(self) -> None:
-        self._supervisor.close()
         ending.strike(self._tree)  # at once: a fresh interpreter takes its time on a busy machine
-        if self._started >= MOST_SUPERVISORS:
-            return
-        self._started += 1
+        gone = self._supervisor
+        try:
+            if self._started < MOST_SUPERVISORS:
+                self._started += 1
+                self._supervisor = self._successor()
+        except SetupFailed:
+            pass  # the job is held; whoever inspects its receipt goes on
+        finally:
+            # Last: the new channel must not get the old one's number, by which whoever polls knows it.
+            gone.close()
+
+    def _successor(self) -> Supervisor:
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         try:
             supervisor = self._another()
             supervisor.finish(encode(self._anchor), null)
-        except SetupFailed:
-            return
         finally:
             os.close(null)
-        self._supervisor = supervisor
+        return supervisor
 
     def _event(self, message: Mapping[str, Any]) -> Event | None:
         event = message["event"]

@@ -41,6 +41,15 @@ struct kevent {
 };
 struct darwin_timespec { int64_t sec, nsec; };
 struct xsw_usage { uint64_t total, avail, used; uint32_t pagesize, encrypted; };
+struct statfs {
+    uint32_t bsize;
+    int32_t iosize;
+    uint64_t blocks, bfree, bavail, files, ffree;
+    int32_t fsid[2];
+    uint32_t owner, type, flags, fssubtype;
+    char fstypename[16], mntonname[1024], mntfromname[1024];
+    uint32_t flags_ext, reserved[7];
+};
 struct vm_statistics64 {
     uint32_t free, active, inactive, wire;
     uint64_t zero_fill, reactivations, pageins, pageouts, faults, cow_faults, lookups, hits, purges;
@@ -63,7 +72,9 @@ int kevent(int kq, const struct kevent *changes, int nchanges, struct kevent *ev
 int kill(int pid, int sig);
 int killpg(int pgrp, int sig);
 int getsid(int pid);
-int fstatfs(int fd, void *into);
+int fstatfs(int fd, struct statfs *into);
+int fstatfs$INODE64(int fd, struct statfs *into);
+int getsockopt(int socket, int level, int option, void *value, uint32_t *length);
 unsigned int mach_host_self(void);
 int host_statistics64(unsigned int host, int flavor, void *info, unsigned int *count);
 int host_processor_info(unsigned int host, int flavor, unsigned int *cpus, uint32_t **info, unsigned int *count);
@@ -80,6 +91,7 @@ SIZES = {
     "audit_token_t": 32,
     "struct kevent": 32,
     "struct xsw_usage": 32,
+    "struct statfs": 2168,
     "struct vm_statistics64": 152,
 }
 OFFSETS = {
@@ -94,6 +106,7 @@ OFFSETS = {
     "struct proc_bsdinfowithuniqid": {"unique": 136},
     "struct kevent": {"filter": 8, "flags": 10, "fflags": 12, "data": 16, "udata": 24},
     "struct xsw_usage": {"used": 16, "pagesize": 24},
+    "struct statfs": {"type": 60, "fstypename": 72, "mntonname": 88},
     "struct vm_statistics64": {
         "wire": 12,
         "pageouts": 40,
@@ -121,9 +134,12 @@ PROCESS_RECORD = (1, 14, 1)
 RECORD_BYTES = 648
 START_S_AT, START_US_AT, STATUS_AT, PID_AT, UID_AT = 0, 8, 36, 40, 420
 
-# struct statfs of arm64. On x86-64 the plain name is an older call of another layout, which is not read.
-STATFS_BYTES, FILE_SYSTEM_AT, FILE_SYSTEM_BYTES = 2168, 72, 16
-STATFS_MACHINE = "arm64"
+# What fills struct statfs. On x86-64 the plain name is an older call of another layout, and programs are linked with
+# the one with a suffix (fstatfs64 is its other name); arm64 has the plain one alone.
+FSTATFS_OF_INTEL, FSTATFS = "fstatfs$INODE64", "fstatfs"
+
+# getsockopt(2) of an AF_UNIX socket, unix(4): the pid of who used the other end last.
+SOL_LOCAL, LOCAL_PEERPID = 0, 2
 
 # kqueue(2).
 READ_FILTER, PROC_FILTER = -1, -5

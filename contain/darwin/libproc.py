@@ -7,7 +7,6 @@ process that is exiting or a zombie is only shown to those who ask with ``arg`` 
 from __future__ import annotations
 
 import errno
-import os
 
 from contain.darwin import layout
 from contain.darwin.handle import failed
@@ -185,15 +184,24 @@ class Libproc:
 
     def file_system(self, fd: int) -> str:
         """The name of the file system under an open file. Raises OSError."""
-        if os.uname().machine != layout.STATFS_MACHINE:
-            raise OSError(errno.ENOTSUP, "the layout of statfs is not known on this processor")
-        data = self._ffi.new(f"unsigned char[{layout.STATFS_BYTES}]")
-        result, number = self.handle.call("fstatfs", fd, data)
+        found = self._ffi.new("struct statfs *")
+        intel = self.handle.has(layout.FSTATFS_OF_INTEL)
+        result, number = self.handle.call(layout.FSTATFS_OF_INTEL if intel else layout.FSTATFS, fd, found)
         if result != 0:
             raise failed(number)
-        end = layout.FILE_SYSTEM_AT + layout.FILE_SYSTEM_BYTES
-        name = bytes(self._ffi.buffer(data))[layout.FILE_SYSTEM_AT : end]
-        return name.partition(b"\0")[0].decode("ascii", "replace")
+        return str(self._ffi.string(found.fstypename).decode("ascii", "replace"))
+
+    def peer(self, socket: int) -> int:
+        """The pid of who used the other end of a connected AF_UNIX socket last. Raises OSError: it may have hung up."""
+        pid, size = self._ffi.new("int *"), self._ffi.new("uint32_t *", PID_BYTES)
+        result, number = self.handle.call(
+            "getsockopt", socket, layout.SOL_LOCAL, layout.LOCAL_PEERPID, pid, size
+        )
+        if result != 0:
+            raise failed(number)
+        if size[0] != PID_BYTES or pid[0] <= 0:
+            raise OSError(errno.ESRCH, "the other end of the socket is nobody's")
+        return int(pid[0])
 
 
 def _entry(data: bytes) -> Entry:

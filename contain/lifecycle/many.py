@@ -7,8 +7,11 @@ anything unbounded. What one life raises ends that life alone.
 
 from __future__ import annotations
 
+import errno
 import heapq
+import os
 import selectors
+import stat
 import time
 
 from contain.backend import Deadline, Drained
@@ -29,6 +32,9 @@ LONGEST_WAIT_S = 3600.0
 
 STALE = 64
 """So many deadlines that no longer hold may stand in the heap beside two for each life."""
+
+UNWATCHABLE = (errno.EPERM, errno.EINVAL)
+"""What epoll and kqueue say of a device such as /dev/null, which is always ready."""
 
 MOST_LIVE = 4096
 FDS_PER_JOB = 4
@@ -184,10 +190,16 @@ class Lives:
 
     def watch(self, fd: int, ready: Callable[[], None], *, writing: bool = False) -> None:
         """Calls ``ready`` in every round in which ``fd`` can be read (or written). Borrows ``fd``."""
+        # A regular file never keeps anybody waiting. epoll refuses one; kqueue takes it, and is silent at its end.
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            self._always[fd] = ready
+            return
         try:
             self._selector.register(fd, selectors.EVENT_WRITE if writing else selectors.EVENT_READ)
-        except PermissionError:
-            self._always[fd] = ready  # a regular file: it never keeps anybody waiting
+        except OSError as error:
+            if error.errno not in UNWATCHABLE:
+                raise
+            self._always[fd] = ready
         else:
             self._watched[fd] = ready
 

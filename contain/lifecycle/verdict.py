@@ -42,16 +42,17 @@ def outcome(
 
 
 def _without_status(abort: Abort | None, containment: Containment, *, drained: bool) -> Outcome:
-    """The init died, or is being killed, before it could report."""
+    """What leads the job died, or is being killed, before it could report."""
+    leader, launcher = containment.leader, containment.launcher
     if abort is not None:
         return Outcome(cause=abort.cause, by=abort.by, detail=_memory_of_its_own(containment))
     if not drained:
-        return Outcome(cause="init-killed", detail="the init did not report and is not gone")
+        return Outcome(cause="init-killed", detail=f"the {leader} did not report and is not gone")
     if containment.memory_is_own() and containment.memory_kills() > 0:
-        return Outcome(cause="out-of-memory", detail="the kernel killed the job's init for memory")
+        return Outcome(cause="out-of-memory", detail=f"the kernel killed the job's {leader} for memory")
     if containment.launcher_lost():
-        return Outcome(cause="keeper-lost", detail="the keeper was killed, and its inits with it")
-    return Outcome(cause="init-killed", detail="the init was killed from outside")
+        return Outcome(cause="keeper-lost", detail=f"the {launcher} was killed, and its {leader} with it")
+    return Outcome(cause="init-killed", detail=f"the {leader} was killed from outside")
 
 
 def _from_status(status: int) -> Outcome:

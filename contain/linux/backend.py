@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Iterable, Sequence
 
-    from contain.backend import Birth, Launch, Machine, Sampler, SignalSource, TreeUse, Watched
+    from contain.backend import Birth, Launch, Machine, Sampler, Shortcut, SignalSource, TreeUse, Watched
     from contain.errors import ContainError
     from contain.job import Job
     from contain.linux.tree_limits import TreeLimits
@@ -234,9 +234,17 @@ class LinuxBackend:
         finally:
             found.close()
 
-    def own_namespace(self) -> int:
+    def own_namespaces(self) -> Sequence[int]:
         """See contain.backend.Backend."""
-        return birth.here().pid_namespace
+        return (birth.here().pid_namespace,)
+
+    def owner_and_parent(self, pid: int) -> tuple[int, int]:
+        """See contain.backend.Backend."""
+        return procfs.owner_and_parent(pid)
+
+    def shortcut(self, folder: str) -> Shortcut:
+        """See contain.backend.Backend."""
+        return procfs.Shortcut(folder)
 
     def observe(self, proof: Proof) -> Observation:
         """See contain.backend.Backend."""

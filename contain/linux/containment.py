@@ -35,6 +35,7 @@ VERDICT_S = 0.2
 class NamespaceContainment:
     """The ``namespace`` tier. Made by ``LinuxBackend.prepare``; closing it ends the job."""
 
+    leader, launcher = "init", "keeper"
     tier = "namespace"
     proof: Proof
     detached: str | None = None

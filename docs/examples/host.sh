@@ -8,8 +8,9 @@ set -euo pipefail
 
 directory=$1
 shift
-id=$(cat /proc/sys/kernel/random/uuid)
-permit_id=$(cat /proc/sys/kernel/random/uuid)
+uuid() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n' | sed -E 's/(.{8})(.{4})(.{4})(.{4})/\1-\2-\3-\4-/'; }
+id=$(uuid)
+permit_id=$(uuid)
 token=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 permit=$directory/permits/$id.json
 no_status=125

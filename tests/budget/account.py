@@ -58,7 +58,13 @@ class Account:
         stack.callback(holder.communicate)
         assert holder.stdout is not None
         assert holder.stdout.readline() == "mounted\n"
-        self.enter = ("nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", "env", "-C", str(folder))
+        self.enter: tuple[str, ...] = (
+            "nsenter",
+            f"--mount=/proc/{holder.pid}/ns/mnt",
+            "env",
+            "-C",
+            str(folder),
+        )
 
     def command(self, *args: str) -> list[str]:
         """``contain ARGS`` in the account, in ``folder``; by exec alone, so its pid is the wrapper's."""

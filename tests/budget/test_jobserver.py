@@ -221,7 +221,7 @@ def test_nothing_is_left(server: Jobserver, tmp_path: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     server.close()
     server.close()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before - (1 if server.form == FIFO else 4)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before - (2 if server.form == FIFO else 5)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -77,6 +77,14 @@ kill -CONT $A; wait $A; cat {told}"""
     assert "does not answer" in done.stderr
 
 
+class In77(LinuxBackend):
+    """A process in a PID namespace of that number."""
+
+    def own_namespaces(self) -> tuple[int, ...]:
+        """See contain.backend.Backend."""
+        return (77,)
+
+
 def says(listener: socket.socket, answer: bytes | None) -> None:
     """A wrapper that says this to the first who asks; None: it hangs up."""
     connection, _ = listener.accept()
@@ -112,10 +120,10 @@ def test_what_a_wrapper_may_say(tmp_path: Path, answer: bytes | None, error: typ
         speaker.start()
         try:
             if error is None:
-                assert nested.ask(str(tmp_path), {}, 77, ()) is None
+                assert nested.ask(str(tmp_path), {}, In77(), ()) is None
             else:
                 with pytest.raises(error):
-                    nested.ask(str(tmp_path), {}, 77, ())
+                    nested.ask(str(tmp_path), {}, In77(), ())
         finally:
             speaker.join(WAIT_S)
 
@@ -123,11 +131,11 @@ def test_what_a_wrapper_may_say(tmp_path: Path, answer: bytes | None, error: typ
 def test_nobody_there(tmp_path: Path) -> None:
     """No socket, a file that is none, or one that a dead wrapper left: we are in nobody's job."""
     folder = tmp_path / nested.FOLDER
-    assert nested.ask(str(tmp_path), {}, 77, ()) is None
+    assert nested.ask(str(tmp_path), {}, In77(), ()) is None
     folder.mkdir()
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(os.path.relpath(folder / "77"))
-    assert nested.ask(str(tmp_path), {"CONTAIN_PERMIT": "no id of ours"}, 77, ()) is None
+    assert nested.ask(str(tmp_path), {"CONTAIN_PERMIT": "no id of ours"}, In77(), ()) is None
 
 
 @pytest.fixture
@@ -166,7 +174,7 @@ def test_who_is_inside(tmp_path: Path, namespace: subprocess.Popen[str]) -> None
         with socket.socket(socket.AF_UNIX) as ours:
             ours.connect(str(path))
             mine, _ = listener.accept()
-            proofs = {"its own": inner, "another": inner + 1, "ours, above it": backend.own_namespace()}
+            proofs = {"its own": inner, "another": inner + 1, "ours, above it": backend.own_namespaces()[0]}
             found = {}
             for name, number in proofs.items():
                 proof = PROOF.replace(namespace=number)

@@ -55,6 +55,15 @@ struct vm_statistics64 {
     uint64_t total_uncompressed_pages_in_compressor;
 };
 struct xsw_usage { uint64_t xsu_total, xsu_avail, xsu_used; uint32_t xsu_pagesize; int32_t xsu_encrypted; };
+struct statfs {
+    uint32_t f_bsize;
+    int32_t f_iosize;
+    uint64_t f_blocks, f_bfree, f_bavail, f_files, f_ffree;
+    int32_t f_fsid[2];
+    uint32_t f_owner, f_type, f_flags, f_fssubtype;
+    char f_fstypename[16], f_mntonname[1024], f_mntfromname[1024];
+    uint32_t f_flags_ext, f_reserved[7];
+};
 struct mach_timebase_info { uint32_t numer, denom; };
 struct timespec { long tv_sec, tv_nsec; };
 struct timeval_64 { int64_t tv_sec; int64_t tv_usec; };
@@ -95,6 +104,9 @@ uint64_t mach_absolute_time(void);
 extern uint32_t mach_task_self_;
 extern uintptr_t vm_kernel_page_size;
 int fcntl(int fd, int command, ...);
+int fstatfs(int fd, struct statfs *into);
+int fstatfs$INODE64(int fd, struct statfs *into);
+int getsockopt(int socket, int level, int option, void *value, uint32_t *length);
 """
 
 KINFO_BYTES = 648
@@ -116,6 +128,7 @@ NOTE_EXIT, NOTE_FORK, NOTE_EXEC, NOTE_EXITSTATUS, NOTE_TRACK = (
 )
 NOTE_TRIGGER = 0x01000000
 FULL, BARRIER = 51, 85
+LOCAL, PEER_PID, PEER_TOKEN = 0, 2, 6
 
 STRUCT_OF = {
     BSD: "struct proc_bsdinfo",

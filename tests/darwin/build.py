@@ -9,7 +9,7 @@ from pathlib import Path
 
 FAKE = Path(__file__).parent / "fake"
 FLAGS = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wshadow")
-LIBRARY = ("client", "libproc", "syscalls", "mach", "kqueue")
+LIBRARY = ("client", "libproc", "syscalls", "files", "mach", "kqueue")
 SERVER = (
     "main",
     "procfs",
@@ -44,9 +44,10 @@ def _compile(output: Path, arguments: list[str]) -> None:
 
 
 def build(folder: Path) -> Path:
-    """The folder with ``fakexnud``, ``libfakexnu.so`` and ``libfakexnu-13.so`` (without the audit token's signal).
+    """The folder with ``fakexnud`` and the libraries.
 
-    Several processes may ask at once: one compiles, the others wait.
+    ``libfakexnu-13.so`` has no signal by audit token, ``libfakexnu-intel.so`` two calls for file systems. Several
+    processes may ask at once: one compiles, the others wait.
     """
     folder.mkdir(parents=True, exist_ok=True)
     library = ["-shared", "-fPIC", "-fvisibility=hidden", *sources(LIBRARY), "-lpthread", "-ldl"]
@@ -55,5 +56,6 @@ def build(folder: Path) -> Path:
         if not (folder / "fakexnud").exists():
             _compile(folder / "libfakexnu.so", library)
             _compile(folder / "libfakexnu-13.so", ["-DBEFORE_14_2", *library])
+            _compile(folder / "libfakexnu-intel.so", ["-DINTEL", *library])
             _compile(folder / "fakexnud", sources(SERVER))
     return folder

@@ -79,6 +79,7 @@ PUBLIC: dict[str, dict[str, int]] = {
         "xsu_pagesize": 24,
         "xsu_encrypted": 28,
     },
+    "statfs": {"size": 2168, "f_type": 60, "f_fstypename": 72, "f_mntonname": 88},
 }
 """In the SDK's public headers: a Mac's compiler is asked."""
 

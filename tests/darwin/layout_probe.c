@@ -7,6 +7,7 @@
 #include <libproc.h>
 #include <mach/vm_statistics.h>
 #include <sys/event.h>
+#include <sys/mount.h>
 #include <sys/proc_info.h>
 #include <sys/resource.h>
 #include <sys/sysctl.h>
@@ -78,6 +79,8 @@ static void kernel(void) {
     MEMBER(vm_statistics64, swapouts), MEMBER(vm_statistics64, compressor_page_count);
     MEMBER(vm_statistics64, throttled_count), MEMBER(vm_statistics64, external_page_count);
     MEMBER(vm_statistics64, internal_page_count);
+    STRUCT(statfs);
+    MEMBER(statfs, f_type), MEMBER(statfs, f_fstypename), MEMBER(statfs, f_mntonname);
 }
 
 #ifndef __APPLE__

@@ -9,18 +9,10 @@ import contain.platform
 from contain.darwin.backend import DarwinBackend
 
 
-class OnFake(DarwinBackend):
-    """A Mac, but for its file systems."""
-
-    def file_system_magic(self, fd: int) -> str:  # noqa: ARG002 - Backend
-        """Where tests keep their receipts."""
-        return "apfs"
-
-
 def main() -> int:
     """Everything above the backend is the product's own."""
     library, program = sys.argv[1], sys.argv[2]
-    contain.platform.backend = functools.partial(OnFake, library=library, program=program)
+    contain.platform.backend = functools.partial(DarwinBackend, library=library, program=program)
     from contain.cli.main import main as verb  # noqa: PLC0415 - it takes the backend as it is then
 
     return verb(sys.argv[3:])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,12 +20,16 @@ from tests.darwin.abi import (
     CHILDREN,
     COALITION,
     GROUP,
+    LOCAL,
     PATH,
+    PEER_PID,
+    PEER_TOKEN,
     SHORT,
     STRUCT_OF,
     TASK,
     UNIQUE,
     USER,
+    Struct,
     ffi,
 )
 from tests.darwin.build import missing_compiler
@@ -187,3 +193,62 @@ def test_some_flavours_need_no_privilege(flavour: int, darwin: Darwin) -> None:
 def test_the_sysctl_answers_of_anybody(darwin: Darwin) -> None:
     """KERN_PROC_PID checks no user: the way to a start time of another's process."""
     assert darwin.kinfo(1) is not None
+
+
+CALLER = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); sys.stdin.read()"
+
+
+def local(darwin: Darwin, fd: int, option: int, room: int) -> bytes | None:
+    """What a socket tells of its other end; None with ``errno``."""
+    value, size = ffi.new(f"unsigned char[{room}]"), ffi.new("uint32_t *", room)
+    ffi.errno = 0
+    if darwin.lib.getsockopt(fd, LOCAL, option, value, size):
+        return None
+    return bytes(ffi.buffer(value, size[0]))
+
+
+def test_a_socket_tells_the_peer_that_connected(darwin: Darwin) -> None:
+    """By its pid, and by a token with the version that flavour 17 tells; a peer that hung up is ENOTCONN."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{folder}/ear")
+        listener.listen()
+        command = [sys.executable, "-c", CALLER, f"{folder}/ear"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as caller:
+            connection, _ = listener.accept()
+            pid = local(darwin, connection.fileno(), PEER_PID, 4)
+            token = local(darwin, connection.fileno(), PEER_TOKEN, 32)
+            version = darwin.unique(caller.pid).p_idversion
+            assert pid == caller.pid.to_bytes(4, "little")
+            assert token is not None
+            words = [int.from_bytes(token[at : at + 4], "little") for at in range(0, 32, 4)]
+            assert (words[5], words[7]) == (caller.pid, version & 0xFFFFFFFF)
+            assert caller.stdin is not None
+            caller.stdin.close()
+            caller.wait()
+        assert (local(darwin, connection.fileno(), PEER_PID, 4), darwin.errno) == (None, errno.ENOTCONN)
+        connection.close()
+
+
+def test_a_socket_that_is_not_connected_has_no_peer(darwin: Darwin) -> None:
+    """ENOTCONN, by either option."""
+    with socket.socket(socket.AF_UNIX) as alone:
+        for option, room in ((PEER_PID, 4), (PEER_TOKEN, 32)):
+            assert (local(darwin, alone.fileno(), option, room), darwin.errno) == (None, errno.ENOTCONN)
+
+
+def file_system(darwin: Darwin, call: str, fd: int) -> str | None:
+    """The name that this call tells; None with ``errno``."""
+    found: Struct = ffi.new("struct statfs *")
+    ffi.errno = 0
+    if getattr(darwin.lib, call)(fd, found):
+        return None
+    return bytes(ffi.buffer(found.f_fstypename)).partition(b"\0")[0].decode()
+
+
+def test_a_file_system_is_told_by_name(darwin: Darwin) -> None:
+    """By the call with 64-bit inodes: of two names on x86-64, of the plain one alone on arm64."""
+    call = "fstatfs$INODE64" if hasattr(darwin.lib, "fstatfs$INODE64") else "fstatfs"
+    fd = os.open("/", os.O_RDONLY)
+    assert file_system(darwin, call, fd) == "apfs"
+    os.close(fd)
+    assert (file_system(darwin, call, fd), darwin.errno) == (None, errno.EBADF)

@@ -24,6 +24,7 @@ from tests.darwin.abi import (
     ffi,
 )
 from tests.darwin.events import Kqueue
+from tests.darwin.test_contract_calls import file_system
 from tests.darwin.test_contract_machine import memory
 
 if TYPE_CHECKING:
@@ -197,3 +198,11 @@ def test_a_fault_of_a_process_that_is_none_is_refused(xnu: World) -> None:
     """ESRCH."""
     with pytest.raises(ProcessLookupError):
         xnu.control("hide pid=4123456")
+
+
+def test_intel_has_two_calls_for_file_systems(xnu: World, darwin: Darwin) -> None:
+    """What the plain one fills says no name where the new layout has it; arm64 has no other."""
+    intel = Darwin(xnu.intel_library)
+    assert file_system(intel, "fstatfs", 0) != "apfs"
+    assert file_system(intel, "fstatfs$INODE64", 0) == "apfs"
+    assert not hasattr(darwin.lib, "fstatfs$INODE64")

@@ -16,7 +16,7 @@ from cffi import FFI
 if TYPE_CHECKING:
     from types import TracebackType
 
-NEW, OLD = "libfakexnu.so", "libfakexnu-13.so"
+NEW, OLD, INTEL = "libfakexnu.so", "libfakexnu-13.so", "libfakexnu-intel.so"
 
 
 class World:
@@ -30,16 +30,17 @@ class World:
         """Starts the server and waits until it answers."""
         self.folder = Path(tempfile.mkdtemp(prefix="contain-xnu-"))
         self.folder.chmod(0o755)
-        for name in (NEW, OLD):
+        for name in (NEW, OLD, INTEL):
             shutil.copy(built / name, self.folder / name)
         self.library = str(self.folder / NEW)
         self.old_library = str(self.folder / OLD)
+        self.intel_library = str(self.folder / INTEL)
         self.launchctl = str(self.folder / "launchctl")
         program = f"exec {sys.executable} -I -S {Path(__file__).with_name('launchctl.py')} {self.library}"
         Path(self.launchctl).write_text(f'#!/bin/sh\n{program} "$@"\n')
         Path(self.launchctl).chmod(0o755)
         self.server = subprocess.Popen(
-            [built / "fakexnud", self.library, self.old_library],
+            [built / "fakexnud", self.library, self.old_library, self.intel_library],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -1,7 +1,7 @@
 """Permits that are bound to a tree whose command does not start: their wrapper was stopped just before the gate.
 
 What is running is on disk before the gate opens (the receipt says so), so a receipt that does not say it is proof that
-nothing has run. Then the init alone is killed, and its permit returns on its end like any other.
+nothing has run. Then what leads it (init, anchor) alone is killed, and its permit returns on its end like any other.
 """
 
 from __future__ import annotations

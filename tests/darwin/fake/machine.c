@@ -130,6 +130,7 @@ void answer_sysctl(const struct request *q, struct reply *r) {
     if (!strcmp(q->text, "kern.bootsessionuuid")) give_text(r, said ? said : boot_session);
     else if (!strcmp(q->text, "kern.osrelease")) give_text(r, said ? said : "24.4.0");
     else if (!strcmp(q->text, "kern.osproductversion")) give_text(r, said ? said : "15.4");
+    else if (!strcmp(q->text, "fakexnu.filesystem")) give_text(r, said ? said : "apfs");
     else if (!strcmp(q->text, "kern.boottime")) give_boottime(r);
     else if (!strcmp(q->text, "vm.swapusage")) give_swap(r);
     else if (!give_number(r, q->text)) r->error = ENOENT;

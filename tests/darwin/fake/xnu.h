@@ -22,6 +22,7 @@ enum { PATH_LEAST = 1024, PATH_MOST = 4096 };
 enum { KERN_SUCCESS = 0, KERN_INVALID_ADDRESS = 1, KERN_INVALID_ARGUMENT = 4, KERN_FAILURE = 5 };
 enum { HOST_VM_INFO64 = 4, PROCESSOR_CPU_LOAD_INFO = 2 };
 enum { F_FULLFSYNC = 51, F_BARRIERFSYNC = 85 };
+enum { SOL_LOCAL = 0, LOCAL_PEERPID = 2, LOCAL_PEERTOKEN = 6 };
 
 enum { EVFILT_READ = -1, EVFILT_PROC = -5, EVFILT_TIMER = -7, EVFILT_USER = -10, EVFILT_MEMORYSTATUS = -14 };
 enum { EV_ADD = 1, EV_DELETE = 2, EV_ENABLE = 4, EV_DISABLE = 8, EV_ONESHOT = 0x10, EV_CLEAR = 0x20 };
@@ -149,6 +150,29 @@ struct xsw_usage {
 
 struct mach_timebase_info {
     uint32_t numer, denom;
+};
+
+/* With 64-bit inodes: all of arm64, and what has the suffix $INODE64 on x86-64. */
+struct statfs {
+    uint32_t f_bsize;
+    int32_t f_iosize;
+    uint64_t f_blocks, f_bfree, f_bavail, f_files, f_ffree;
+    int32_t f_fsid[2];
+    uint32_t f_owner, f_type, f_flags, f_fssubtype;
+    char f_fstypename[16], f_mntonname[1024], f_mntfromname[1024];
+    uint32_t f_flags_ext, f_reserved[7];
+};
+
+/* The older one, which the plain name fills on x86-64. */
+struct old_statfs {
+    int16_t f_otype, f_oflags;
+    int64_t f_bsize, f_iosize, f_blocks, f_bfree, f_bavail, f_files, f_ffree;
+    int32_t f_fsid[2];
+    uint32_t f_owner;
+    int16_t f_reserved1, f_type;
+    int64_t f_flags;
+    char f_fstypename[15], f_mntonname[90], f_mntfromname[90], f_reserved3;
+    int64_t f_reserved4[4];
 };
 
 #endif
