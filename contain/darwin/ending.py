@@ -18,14 +18,19 @@ from receipts import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from contain.darwin.census import Census, Member, Tree
+    from contain.darwin.libproc import Libproc
     from receipts import Blocker
 
 SECOND_S = 0.02
 PAUSES_S = (0.001, 0.002, 0.005, 0.01, 0.02)
+HELPLESS_TRIES, HELPLESS_S = 20, 0.1
+"""So often it is tried quickly; and then, where no signal would end anybody who is left, with this in between."""
 KILL_S = 5.0
+OUTLIVED_S = 1.0
+"""For each of them to end by SIGKILL, once the rest is gone."""
 
 FOREIGN = "another user's: it may not be signalled from here (foreign-uid)"
 STUCK = "on its way out of the kernel (exiting): if it stays, only a reboot clears it"
@@ -124,6 +129,14 @@ class _Ender:
             self.clean_s = now_s
         return now_s - self.clean_s >= SECOND_S
 
+    def helpless(self) -> bool:
+        """Nobody is left whom another signal would end."""
+        return bool(self.members) and all(
+            member.state == birth.EXITING
+            or self.reasons.get(member.birth.unique_id or 0) in (FOREIGN, NOT_OURS)
+            for member in self.members
+        )
+
     def result(self) -> Ending:
         """What to say when it is not over."""
         surely = any(member.state != birth.UNKNOWN and self._certain(member) for member in self.members)
@@ -171,7 +184,10 @@ def kill(
             return Ending(state=EMPTY, why="two clean censuses")
         if time.monotonic() >= until_s:
             return ender.result()
-        time.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
+        if tries >= HELPLESS_TRIES and ender.helpless():
+            time.sleep(HELPLESS_S)
+        else:
+            time.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
         tries += 1
 
 
@@ -213,3 +229,19 @@ def blockers(tree: Tree) -> tuple[Blocker, ...]:
         why=anchor.why,
     )
     return (*census.blockers((member,)), *found.blockers)
+
+
+def outlived(libproc: Libproc, boot_id: str, named: Sequence[Blocker], *, kill: bool) -> tuple[Blocker, ...]:
+    """Of those that are named by their births, who is still there; with ``kill``, after SIGKILL to each of them."""
+    births = [(one.pid, one.unique_id) for one in named if one.unique_id is not None]
+    until_s = time.monotonic() + (OUTLIVED_S if kill else 0.0)
+    while True:
+        seen = (census.known(libproc, boot_id, pid, unique_id) for pid, unique_id in births)
+        found = tuple(member for member in seen if member is not None)
+        if kill:
+            for member in found:
+                exact.send(libproc, member.birth, signal.SIGKILL)
+        if not found or time.monotonic() >= until_s:
+            reasons = {member.birth.unique_id or 0: _reason(member) for member in found}
+            return census.blockers(found, reasons)
+        time.sleep(SECOND_S)

@@ -210,8 +210,10 @@ class Supervision:
             "max_rss_bytes": report.max_rss_bytes,
             "processes": 0 if exec_errno else 1,
         }
-        left = self._anybody()
-        self.say("ended", status=report.status, exec_errno=exec_errno, leftovers=left, usage=self.usage)
+        strays = [(one.birth.pid, one.birth.unique_id) for one in self.lineage.strays()]
+        left = bool(strays) or not self.tree.census().clean
+        ended = {"status": report.status, "exec_errno": exec_errno, "leftovers": left, "usage": self.usage}
+        self.say("ended", strays=strays, **ended)
         if not left:
             self.term_s, self.kill_s = None, time.monotonic()
         elif self.kill_s is None:
