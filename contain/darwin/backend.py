@@ -239,7 +239,7 @@ class DarwinBackend:
         """There are none; what killed supervisors leave here are their marks."""
         from contain.darwin import mark
 
-        mark.sweep(self._asked())
+        mark.sweep()
 
     def file_system_magic(self, fd: int) -> int | str:
         """Darwin names its file systems. Raises OSError."""

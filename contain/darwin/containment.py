@@ -13,7 +13,7 @@ from contain.backend import (
     SignalSent,
 )
 from contain.darwin import census, ending
-from contain.darwin.lineage import NOT_OBSERVED
+from contain.darwin.lineage import LISTED, NOT_OBSERVED
 from contain.errors import SetupFailed
 from receipts import Blocker, Usage, decode, encode
 
@@ -101,6 +101,7 @@ class AnchoredContainment:
         event = message["event"]
         if event == "ended":
             self._strays = message["strays"]
+            self.detached = LISTED if self._strays else self.detached
             return CommandEnded(
                 status=message["status"],
                 exec_errno=message["exec_errno"],
@@ -184,7 +185,7 @@ class AnchoredContainment:
         if self._blockers:
             return self._blockers
         seen = (census.known(self._tree.libproc, self._anchor.boot_id, *one) for one in self._strays)
-        strays = census.blockers(tuple(one for one in seen if one is not None))
+        strays = ending.named(one for one in seen if one is not None)
         return (*ending.blockers(self._tree), *strays)
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from receipts import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from contain.darwin.census import Census, Member, Tree
     from contain.darwin.libproc import Libproc
@@ -110,7 +110,8 @@ class _Ender:
         known = {member.birth.unique_id for member in found.members}
         strays = [member for member in self.strays() if member.birth.unique_id not in known]
         for member in strays:
-            self.reasons.setdefault(member.birth.unique_id or 0, STRAY)
+            if member.state == birth.LIVE:
+                self.reasons.setdefault(member.birth.unique_id or 0, STRAY)
         return found.replace(members=(*found.members, *strays))
 
     def is_over(self) -> bool:
@@ -160,7 +161,16 @@ def _reason(member: Member) -> str:
     """Before anything was tried."""
     if member.state == birth.EXITING:
         return STUCK
+    if member.state == birth.UNKNOWN:
+        return member.why
     return FOREIGN if os.geteuid() not in (0, member.uid) else member.why
+
+
+def named(members: Iterable[Member], reasons: Mapping[int, str] | None = None) -> tuple[Blocker, ...]:
+    """For a receipt. ``reasons``: what trying has shown, by unique id."""
+    found = tuple(members)
+    looks = {member.birth.unique_id or 0: _reason(member) for member in found}
+    return census.blockers(found, looks | dict(reasons or {}))
 
 
 def kill(
@@ -231,17 +241,20 @@ def blockers(tree: Tree) -> tuple[Blocker, ...]:
     return (*census.blockers((member,)), *found.blockers)
 
 
-def outlived(libproc: Libproc, boot_id: str, named: Sequence[Blocker], *, kill: bool) -> tuple[Blocker, ...]:
-    """Of those that are named by their births, who is still there; with ``kill``, after SIGKILL to each of them."""
-    births = [(one.pid, one.unique_id) for one in named if one.unique_id is not None]
+def outlived(
+    libproc: Libproc, boot_id: str, recorded: Sequence[Blocker], *, kill: bool
+) -> tuple[Blocker, ...]:
+    """Who is still there of those that are recorded with their births; with ``kill``, after SIGKILL to each."""
+    births = [(one.pid, one.unique_id) for one in recorded if one.unique_id is not None]
     until_s = time.monotonic() + (OUTLIVED_S if kill else 0.0)
     while True:
         seen = (census.known(libproc, boot_id, pid, unique_id) for pid, unique_id in births)
         found = tuple(member for member in seen if member is not None)
-        if kill:
-            for member in found:
-                exact.send(libproc, member.birth, signal.SIGKILL)
+        denied = {
+            member.birth.unique_id or 0: FOREIGN
+            for member in found
+            if kill and exact.send(libproc, member.birth, signal.SIGKILL) == exact.DENIED
+        }
         if not found or time.monotonic() >= until_s:
-            reasons = {member.birth.unique_id or 0: _reason(member) for member in found}
-            return census.blockers(found, reasons)
+            return named(found, denied)
         time.sleep(SECOND_S)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from contain.darwin import census
+from contain.darwin import census, mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ LISTED, NOT_OBSERVED = "listed", "not-observed"
 class Lineage:
     """What is known of a job's descent. Ids of the dead are kept: their children come later."""
 
-    def __init__(self, tree: Tree, mark: str | None) -> None:
-        """``mark``: the path of the inherited file; None for none."""
+    def __init__(self, tree: Tree, marked: str | None) -> None:
+        """``marked``: the path of the inherited file; None for none."""
         self._tree = tree
         self._libproc = tree.libproc
         self._proof = proof = tree.proof
-        self._mark = mark
+        self._mark = marked
         self._versions: set[int] = set()
         self._ids = {proof.unique_id}
         self._foreign: set[int] = set()
@@ -105,7 +105,7 @@ class Lineage:
     def forget_mark(self) -> None:
         """Removes the inherited file."""
         if self._mark is not None:
-            os.unlink(self._mark)
+            mark.remove(self._mark)
             self._mark = None
 
     @property
