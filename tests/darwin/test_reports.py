@@ -14,7 +14,7 @@ import pytest
 from contain.darwin import census, ending
 from contain.darwin.handle import Handle, opened
 from contain.darwin.libproc import Libproc
-from receipts import Anchor
+from receipts import Anchor, decode
 from tests.darwin.jobs import inspected, kill_all, members, parent, program, session, until_gone
 from tests.darwin.living import end, is_zombie, runs, until
 from tests.session import Session, kill, wait_file
@@ -186,19 +186,12 @@ def test_a_stuck_exit_is_held_without_a_storm(xnu: World, receipts: Path, tmp_pa
     again = inspected(xnu, receipts)
     assert (again["state"], again["held"]["blockers"][0]["why"]) == ("held", ending.STUCK)
     handle = Counting(xnu.library)
-    tree = census.Tree(Libproc(handle), Anchor(**snake(held["anchor"])))
+    tree = census.Tree(Libproc(handle), decode(Anchor, held["anchor"], "proof"))
     found = ending.kill(tree, pinned=True, wait_s=2.0)
     assert (found.state, found.blockers[0].why) == (ending.LIVE, ending.STUCK)
     assert 0 < handle.killpg < 50  # 20 ms apart it would be a hundred
     xnu.control(f"release-exit pid={child}")
     until(lambda: inspected(xnu, receipts)["state"] == "released", "released")
-
-
-def snake(anchor: dict[str, object]) -> dict[str, object]:
-    """A reply's anchor in the names of its fields."""
-    return {
-        "".join(f"_{c.lower()}" if c.isupper() else c for c in name): told for name, told in anchor.items()
-    }
 
 
 def test_an_environment_is_no_evidence(xnu: World, receipts: Path) -> None:
