@@ -133,8 +133,7 @@ class _Ender:
     def helpless(self) -> bool:
         """Nobody is left whom another signal would end."""
         return bool(self.members) and all(
-            member.state == birth.EXITING
-            or self.reasons.get(member.birth.unique_id or 0) in (FOREIGN, NOT_OURS)
+            member.state != birth.LIVE or self.reasons.get(member.birth.unique_id or 0) in (FOREIGN, NOT_OURS)
             for member in self.members
         )
 

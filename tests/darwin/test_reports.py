@@ -26,7 +26,7 @@ QUIET = "exec > /dev/null 2>&1"
 """Whoever is held must not hold the wrapper's own output."""
 
 
-@pytest.mark.parametrize("number", [errno.EPERM, errno.ESRCH])
+@pytest.mark.parametrize("number", [errno.EPERM, pytest.param(errno.ESRCH, marks=pytest.mark.slow)])
 def test_killpgs_errno_is_neither_a_failure_nor_an_end(xnu: World, receipts: Path, number: int) -> None:
     """It says so of living members too: they are ended one by one, and the command's own result is not lost."""
     xnu.control(f"fail call=killpg errno={number}")
@@ -37,7 +37,7 @@ def test_killpgs_errno_is_neither_a_failure_nor_an_end(xnu: World, receipts: Pat
     assert members(released["anchor"]["pid"]) == []
 
 
-@pytest.mark.parametrize("reused", [True, False])
+@pytest.mark.parametrize("reused", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_group_of_a_reused_number_is_left_alone(xnu: World, receipts: Path, *, reused: bool) -> None:
     """The number that a receipt names leads another's group now; the control is one that is still the job's."""
     with session(xnu, receipts) as job:
@@ -55,23 +55,21 @@ def test_a_group_of_a_reused_number_is_left_alone(xnu: World, receipts: Path, *,
     until_gone(anchor)
 
 
-def test_a_job_that_kills_its_own_group_kills_none_of_ours(xnu: World, receipts: Path) -> None:
-    """Its group is its own before it runs: wrapper, supervisor and caller are in others, and the end is proven."""
+def test_a_job_that_kills_its_own_group_kills_none_of_ours(
+    xnu: World, receipts: Path, tmp_path: Path
+) -> None:
+    """Nobody above the anchor is in its group or session, and the supervisor is in no group of the caller's."""
     with session(xnu, receipts) as job:
-        anchor = job.start("sh", "-c", "sleep 600 & kill -9 0")["anchor"]["pid"]
-        released = job.finish()
-    assert (released["state"], released["empty"]) == ("released", True), released
-    assert members(anchor) == []
-
-
-def test_the_groups_are_apart(xnu: World, receipts: Path) -> None:
-    """Nobody above the anchor is in its group or its session; a hang-up of either reaches neither of ours."""
-    with session(xnu, receipts) as job:
-        anchor = job.start("sleep", "600")["anchor"]["pid"]
+        text = f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; sleep 600 & kill -9 0"
+        anchor = job.start("sh", "-c", text)["anchor"]["pid"]
         above = (os.getpid(), job.process.pid, parent(anchor))
         assert anchor not in {os.getpgid(pid) for pid in above} | {os.getsid(pid) for pid in above}
         assert os.getpgid(anchor) == os.getsid(anchor) == anchor
         assert os.getpgid(parent(anchor)) not in {os.getpgid(job.process.pid), os.getpgrp()}
+        (tmp_path / "go").touch()
+        released = job.finish()
+    assert (released["state"], released["empty"]) == ("released", True), released
+    assert members(anchor) == []
 
 
 def test_signals_that_end_daemons_end_none_of_ours(xnu: World, receipts: Path, tmp_path: Path) -> None:

@@ -135,7 +135,10 @@ def test_a_number_that_a_held_receipt_names_is_not_signalled_when_it_is_anothers
 
 @pytest.mark.parametrize(
     ("fault", "why"),
-    [("deny flavour=17 pid={}", "it could not be looked at"), ("hold-exit pid={} ms=-1", ending.STUCK)],
+    [
+        pytest.param("deny flavour=17 pid={}", "it could not be looked at", marks=pytest.mark.slow),
+        ("hold-exit pid={} ms=-1", ending.STUCK),
+    ],
 )
 def test_who_left_and_is_not_seen_to_end_is_held(
     lineage: World, receipts: Path, tmp_path: Path, fault: str, why: str
