@@ -411,6 +411,9 @@ class Backend(Protocol):
     def blockers(self, proof: Proof) -> tuple[Blocker, ...]:
         """Who is in the way of the recorded containment's end."""
 
+    def outlived(self, proof: Proof, named: Sequence[Blocker], *, kill: bool) -> tuple[Blocker, ...]:
+        """Of those that a held receipt names by their births: who lives on outside of what ``proof`` pins."""
+
     def remove_cgroups(self, job_id: str, paths: Sequence[str]) -> tuple[str, ...]:
         """Removes the recorded cgroups of a job that is gone; returns those that are still there. Bounded."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 
+from contain.backend import Observation
 from contain.errors import ContainmentHeld, JobBusy, NoReceipt
 from contain.job import Outcome
 from contain.protocol import receipt_fields
@@ -30,8 +31,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from contain.backend import Backend, Observation
-    from receipts import Lock, Store
+    from contain.backend import Backend
+    from receipts import Blocker, Lock, Store
 
 DYING_S = 0.5
 """How long trees whose wrappers have just died are given to be gone, all together, before they are called live."""
@@ -43,6 +44,8 @@ TOGETHER = 128
 """Receipts whose directory syncs are made as one; each keeps its lock open until then."""
 
 FORGOTTEN = "forgotten"
+
+OUTLIVED = "the rest is gone, but not who left it and was named"
 
 
 class Finding(Record):
@@ -208,9 +211,18 @@ def _settle(
     was_alive = observation.state == "live"
     if was_alive:
         observation = backend.finish(receipt.proof, patience.left_s(), kill=finish)
-    if observation.gone:
-        return _release(store, backend, receipt, observation, killed=finish and was_alive)
-    return _keep(backend, receipt, observation)
+    if not observation.gone:
+        return _keep(receipt, observation, backend.blockers(receipt.proof))
+    if left := _outlived(backend, receipt, kill=finish):
+        return _keep(receipt, Observation(state="live", why=OUTLIVED), left)
+    return _release(store, backend, receipt, observation, killed=finish and was_alive)
+
+
+def _outlived(backend: Backend, receipt: Receipt, *, kill: bool = False) -> tuple[Blocker, ...]:
+    """Who was named when the receipt was held, and lives: that the rest is gone does not release it."""
+    if receipt.held is None or receipt.proof is None:
+        return ()
+    return backend.outlived(receipt.proof, receipt.held.blockers, kill=kill)
 
 
 def _release(
@@ -244,14 +256,13 @@ def _lost(receipt: Receipt, *, killed: bool) -> Outcome:
     )
 
 
-def _keep(backend: Backend, receipt: Receipt, observation: Observation) -> Finding:
-    assert receipt.proof is not None  # _settle looked
+def _keep(receipt: Receipt, observation: Observation, blockers: tuple[Blocker, ...]) -> Finding:
     if observation.state == "live":
         held = Held(
             reason="The tree is still alive.",
             owner="contain inspect",
             advice="Remove what is named as in the way, or end it: contain inspect ID --finish.",
-            blockers=backend.blockers(receipt.proof),
+            blockers=blockers,
         )
     else:
         held = Held(
@@ -294,7 +305,9 @@ def forget(store: Store, backend: Backend, dir_fd: int, job_id: str, reason: str
             return Finding(id=job_id, state=RELEASED, receipt=found, settled=True)
         observation = None if found.proof is None else backend.observe(found.proof)
         if observation is not None and observation.gone:
-            return _release(store, backend, found, observation, killed=False)
+            if not _outlived(backend, found):
+                return _release(store, backend, found, observation, killed=False)
+            observation = Observation(state="live", why=OUTLIVED)
         if observation is not None and observation.state == "live":
             raise ContainmentHeld(
                 f"The tree of {job_id} is alive: there is nothing unknown about it.",

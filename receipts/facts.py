@@ -204,6 +204,8 @@ class Blocker(Fact):
     freezer: str | None
     """The cgroup that freezes it."""
     why: str
+    unique_id: int | None = None
+    """On Darwin its birth: how many forks the boot had seen."""
 
 
 class Held(Fact):

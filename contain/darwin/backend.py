@@ -7,7 +7,7 @@ import resource
 import time
 
 from contain.backend import Observation, birth_of
-from contain.darwin import birth, census, command, ending
+from contain.darwin import birth, census, command, ending, probe
 from contain.darwin.handle import opened
 from contain.darwin.launch import SupervisedLaunch
 from contain.darwin.libproc import Libproc
@@ -57,8 +57,8 @@ class DarwinBackend:
         return self._libproc
 
     def check_host(self) -> None:
-        """Raises UnsupportedPlatform where libproc does not tell our own birth: nothing could be proven then."""
-        birth.mine(self._asked())
+        """Raises UnsupportedPlatform or SetupFailed where a question that a job needs has no true answer."""
+        probe.check(self._asked())
 
     def name_process(self, name: str) -> None:
         """Darwin's ps shows the executable, whatever a process calls itself."""
@@ -266,6 +266,12 @@ class DarwinBackend:
             return ()
         return ending.blockers(self._tree(proof))
 
+    def outlived(self, proof: Proof, named: Sequence[Blocker], *, kill: bool) -> tuple[Blocker, ...]:
+        """See contain.backend.Backend."""
+        if not isinstance(proof, Anchor) or self._other_boot(proof) is not None:
+            return ()
+        return ending.outlived(self._asked(), proof.boot_id, named, kill=kill)
+
     def remove_cgroups(self, job_id: str, paths: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002 - Backend
         """There are none here; what another system has recorded stays recorded."""
         return tuple(paths)
@@ -274,7 +280,7 @@ class DarwinBackend:
         """There are none; what killed supervisors leave here are their marks."""
         from contain.darwin import mark
 
-        mark.sweep(self._asked())
+        mark.sweep()
 
     def file_system_magic(self, fd: int) -> int | str:
         """Darwin names its file systems. Raises OSError."""

@@ -136,14 +136,27 @@ def look(libproc: Libproc, pid: int, *, in_group: bool) -> Member | None:
     try:
         born = birth.take(libproc, pid)
     except OSError as error:
-        if error.errno == errno.ESRCH and libproc.entry(pid) is None:
-            return None
+        if error.errno == errno.ESRCH:
+            entry = libproc.entry(pid)
+            if entry is None or entry.status == layout.ZOMBIE_STATUS:
+                return None  # whoever it was, should proc_pidinfo hide the dead
         raise
     seen = birth.sight(libproc, born)
     if seen.state in (birth.ZOMBIE, birth.GONE):
         return None
     name, uid = ("?", -1) if seen.short is None else (seen.short.name, seen.short.uid)
     return Member(birth=born, name=name, uid=uid, state=seen.state, in_group=in_group, why=seen.why)
+
+
+def known(libproc: Libproc, boot_id: str, pid: int, unique_id: int) -> Member | None:
+    """That very process as it is now, wherever it is; None when it has ended. One that cannot be seen is unknown."""
+    try:
+        member = look(libproc, pid, in_group=False)
+    except OSError as error:
+        born = Birth(boot_id=boot_id, observer_namespace=0, pid=pid, start_ticks=0, unique_id=unique_id)
+        why = f"it could not be looked at ({_named(error)})"
+        return Member(birth=born, name="?", uid=-1, state=birth.UNKNOWN, in_group=False, why=why)
+    return member if member is not None and member.birth.unique_id == unique_id else None
 
 
 LETTERS = {birth.LIVE: "R", birth.EXITING: "E", birth.UNKNOWN: "?"}
@@ -161,6 +174,7 @@ def blockers(members: tuple[Member, ...], why: dict[int, str] | None = None) -> 
             tracer=None,
             freezer=None,
             why=reasons.get(member.birth.unique_id or 0, member.why),
+            unique_id=member.birth.unique_id,
         )
         for member in members[:MOST_NAMED]
     )

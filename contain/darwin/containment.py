@@ -13,7 +13,7 @@ from contain.backend import (
     SignalSent,
 )
 from contain.darwin import census, ending, keyboard
-from contain.darwin.lineage import NOT_OBSERVED
+from contain.darwin.lineage import LISTED, NOT_OBSERVED
 from contain.errors import SetupFailed
 from receipts import Blocker, Usage, decode, encode
 
@@ -58,6 +58,8 @@ class AnchoredContainment:
         self._drained = False
         self._waiting: list[Event] = []
         self._blockers: tuple[Blocker, ...] = ()
+        self._strays: Sequence[tuple[int, int]] = ()
+        """(pid, unique id) of whom the supervisor knew outside of session and group when the command ended."""
         self.proof = proof
         self.tier = proof.scope
         self.limits = limits
@@ -106,6 +108,8 @@ class AnchoredContainment:
     def _event(self, message: Mapping[str, Any]) -> Event | None:
         event = message["event"]
         if event == "ended":
+            self._strays = message["strays"]
+            self.detached = LISTED if self._strays else self.detached
             return CommandEnded(
                 status=message["status"],
                 exec_errno=message["exec_errno"],
@@ -188,7 +192,11 @@ class AnchoredContainment:
 
     def members(self) -> tuple[Blocker, ...]:
         """The anchor first, as the init is on Linux, then who is seen; or who could not be ended, and why."""
-        return self._blockers or ending.blockers(self._tree)
+        if self._blockers:
+            return self._blockers
+        seen = (census.known(self._tree.libproc, self._anchor.boot_id, *one) for one in self._strays)
+        strays = ending.named(one for one in seen if one is not None)
+        return (*ending.blockers(self._tree), *strays)
 
     def close(self) -> None:
         """Hangs up, at which a living supervisor ends the job."""

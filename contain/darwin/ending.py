@@ -18,14 +18,19 @@ from receipts import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from contain.darwin.census import Census, Member, Tree
+    from contain.darwin.libproc import Libproc
     from receipts import Blocker
 
 SECOND_S = 0.02
 PAUSES_S = (0.001, 0.002, 0.005, 0.01, 0.02)
+HELPLESS_TRIES, HELPLESS_S = 20, 0.1
+"""So often it is tried quickly; and then, where no signal would end anybody who is left, with this in between."""
 KILL_S = 5.0
+OUTLIVED_S = 1.0
+"""For each of them to end by SIGKILL, once the rest is gone."""
 
 FOREIGN = "another user's: it may not be signalled from here (foreign-uid)"
 STUCK = "on its way out of the kernel (exiting): if it stays, only a reboot clears it"
@@ -105,7 +110,8 @@ class _Ender:
         known = {member.birth.unique_id for member in found.members}
         strays = [member for member in self.strays() if member.birth.unique_id not in known]
         for member in strays:
-            self.reasons.setdefault(member.birth.unique_id or 0, STRAY)
+            if member.state == birth.LIVE:
+                self.reasons.setdefault(member.birth.unique_id or 0, STRAY)
         return found.replace(members=(*found.members, *strays))
 
     def is_over(self) -> bool:
@@ -123,6 +129,13 @@ class _Ender:
         if self.clean_s is None:
             self.clean_s = now_s
         return now_s - self.clean_s >= SECOND_S
+
+    def helpless(self) -> bool:
+        """Nobody is left whom another signal would end."""
+        return bool(self.members) and all(
+            member.state != birth.LIVE or self.reasons.get(member.birth.unique_id or 0) in (FOREIGN, NOT_OURS)
+            for member in self.members
+        )
 
     def result(self) -> Ending:
         """What to say when it is not over."""
@@ -147,7 +160,16 @@ def _reason(member: Member) -> str:
     """Before anything was tried."""
     if member.state == birth.EXITING:
         return STUCK
+    if member.state == birth.UNKNOWN:
+        return member.why
     return FOREIGN if os.geteuid() not in (0, member.uid) else member.why
+
+
+def named(members: Iterable[Member], reasons: Mapping[int, str] | None = None) -> tuple[Blocker, ...]:
+    """For a receipt. ``reasons``: what trying has shown, by unique id."""
+    found = tuple(members)
+    looks = {member.birth.unique_id or 0: _reason(member) for member in found}
+    return census.blockers(found, looks | dict(reasons or {}))
 
 
 def kill(
@@ -171,7 +193,10 @@ def kill(
             return Ending(state=EMPTY, why="two clean censuses")
         if time.monotonic() >= until_s:
             return ender.result()
-        time.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
+        if tries >= HELPLESS_TRIES and ender.helpless():
+            time.sleep(HELPLESS_S)
+        else:
+            time.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
         tries += 1
 
 
@@ -213,3 +238,22 @@ def blockers(tree: Tree) -> tuple[Blocker, ...]:
         why=anchor.why,
     )
     return (*census.blockers((member,)), *found.blockers)
+
+
+def outlived(
+    libproc: Libproc, boot_id: str, recorded: Sequence[Blocker], *, kill: bool
+) -> tuple[Blocker, ...]:
+    """Who is still there of those that are recorded with their births; with ``kill``, after SIGKILL to each."""
+    births = [(one.pid, one.unique_id) for one in recorded if one.unique_id is not None]
+    until_s = time.monotonic() + (OUTLIVED_S if kill else 0.0)
+    while True:
+        seen = (census.known(libproc, boot_id, pid, unique_id) for pid, unique_id in births)
+        found = tuple(member for member in seen if member is not None)
+        denied = {
+            member.birth.unique_id or 0: FOREIGN
+            for member in found
+            if kill and exact.send(libproc, member.birth, signal.SIGKILL) == exact.DENIED
+        }
+        if not found or time.monotonic() >= until_s:
+            return named(found, denied)
+        time.sleep(SECOND_S)

@@ -10,10 +10,9 @@ So the words are ``listed`` and ``not-observed``, and never "none".
 
 from __future__ import annotations
 
-import errno
 import os
 
-from contain.darwin import census
+from contain.darwin import census, mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,12 +24,12 @@ LISTED, NOT_OBSERVED = "listed", "not-observed"
 class Lineage:
     """What is known of a job's descent. Ids of the dead are kept: their children come later."""
 
-    def __init__(self, tree: Tree, mark: str | None) -> None:
-        """``mark``: the path of the inherited file; None for none."""
+    def __init__(self, tree: Tree, marked: str | None) -> None:
+        """``marked``: the path of the inherited file; None for none."""
         self._tree = tree
         self._libproc = tree.libproc
         self._proof = proof = tree.proof
-        self._mark = mark
+        self._mark = marked
         self._versions: set[int] = set()
         self._ids = {proof.unique_id}
         self._foreign: set[int] = set()
@@ -40,12 +39,12 @@ class Lineage:
 
     def scan(self) -> None:
         """One look at every process that is younger than the anchor. What cannot be seen is left for the next."""
-        marked = self._marked()
         try:
             young = self._tree.younger()
             self._versions.add(self._libproc.identity(self._proof.pid).version)
         except OSError:
             return
+        marked = self._marked()  # after: who is in the one list and lives is in the other, if it has the mark
         found = [
             (identity.unique_id, pid, identity)
             for pid, identity in young
@@ -57,22 +56,23 @@ class Lineage:
                 unique_id in self._ids
                 or identity.parent_unique_id in self._ids
                 or (identity.parent_version != 0 and identity.parent_version in self._versions)
-                or pid in marked
+                or (marked is not None and pid in marked)
             )
             if ours:
                 self._ids.add(unique_id)
                 self._versions.add(identity.version)
                 self._pids[unique_id] = pid
-            else:
+            elif marked is not None:
                 self._foreign.add(unique_id)
 
-    def _marked(self) -> frozenset[int]:
+    def _marked(self) -> frozenset[int] | None:
+        """None: it cannot be told now, so nobody is called foreign for good."""
         if self._mark is None or not self._libproc.handle.has("proc_listpidspath"):
             return frozenset()
         try:
             return frozenset(self._libproc.with_open(self._mark)) - {os.getpid()}
         except OSError:
-            return frozenset()
+            return None
 
     def pids(self) -> tuple[int, ...]:
         """Everybody who is known and may be alive."""
@@ -83,27 +83,29 @@ class Lineage:
         self.scan()
         found = []
         for unique_id, pid in list(self._pids.items()):
-            try:
-                member = census.look(self._libproc, pid, in_group=False)
-                if member is None or member.birth.unique_id != unique_id:
-                    del self._pids[unique_id]
-                elif not self._inside(pid):
-                    found.append(member)
-            except OSError as error:
-                if error.errno == errno.ESRCH:
-                    continue
-        self.seen_outside = self.seen_outside or bool(found)
+            member = census.known(self._libproc, self._proof.boot_id, pid, unique_id)
+            if member is None:
+                del self._pids[unique_id]
+                continue
+            inside = self._inside(pid)
+            if not inside:
+                found.append(member)
+            self.seen_outside = self.seen_outside or inside is False
         return tuple(found)
 
-    def _inside(self, pid: int) -> bool:
-        if self._libproc.short(pid).group == self._proof.pid:
-            return True
-        return self._proof.scope == census.SESSION and self._libproc.session(pid) == self._proof.pid
+    def _inside(self, pid: int) -> bool | None:
+        """None: it cannot be told, of one that is exiting for instance. It counts, and is counted once."""
+        try:
+            if self._libproc.short(pid).group == self._proof.pid:
+                return True
+            return self._proof.scope == census.SESSION and self._libproc.session(pid) == self._proof.pid
+        except OSError:
+            return None
 
     def forget_mark(self) -> None:
         """Removes the inherited file."""
         if self._mark is not None:
-            os.unlink(self._mark)
+            mark.remove(self._mark)
             self._mark = None
 
     @property

@@ -1,47 +1,61 @@
-"""The file that a command inherits open, so that who has it open is a descendant. Its name tells whose it is.
+"""The file that a command inherits open, so that who has it open is a descendant.
 
-A supervisor removes its own; one that was killed leaves it, and whoever inspects everything sweeps it away.
+A supervisor locks its own, by another descriptor than the one that is inherited, and removes it in the end. One that
+was killed leaves it unlocked, and whoever inspects everything sweeps it away: by the lock, which no clock, no number
+and no other kernel's count of forks can mistake.
 """
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import os
 import tempfile
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from contain.darwin.libproc import Libproc
 
 PREFIX = "contain-mark-"
 FOLDER = "/tmp"  # noqa: S108 - private files in it, by a name that nobody can foresee, and the same for every process
 
 
-def make(libproc: Libproc) -> tuple[str, int]:
-    """(path, descriptor) of a private file that nobody else has open. Raises OSError."""
-    mine = libproc.identity(os.getpid()).unique_id
-    fd, path = tempfile.mkstemp(dir=FOLDER, prefix=f"{PREFIX}{os.getpid()}-{mine}-")
-    return path, fd
+def make() -> tuple[str, int, int]:
+    """(path, what is to be inherited, what holds the lock) of a private file. Raises OSError."""
+    while True:
+        fd, path = tempfile.mkstemp(dir=FOLDER, prefix=f"{PREFIX}{os.getpid()}-")
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:  # swept before it was locked
+            os.close(fd)
+            continue
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if os.fstat(lock).st_nlink:
+            return path, fd, lock
+        os.close(fd)
+        os.close(lock)
 
 
-def sweep(libproc: Libproc) -> None:
+def remove(path: str) -> None:
+    """The end of one; a folder for temporary files may have been cleaned by somebody else."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def sweep() -> None:
     """Removes the marks of supervisors that are gone. What cannot be told stays."""
     for name in os.listdir(FOLDER):
-        path = os.path.join(FOLDER, name)
-        if name.startswith(PREFIX) and _is_orphan(libproc, name):
+        if name.startswith(PREFIX):
             try:
-                if os.lstat(path).st_uid == os.geteuid():
-                    os.unlink(path)
-            except FileNotFoundError:
-                continue  # somebody else swept
+                _sweep(os.path.join(FOLDER, name))
+            except OSError:
+                continue  # another user's, somebody else's to sweep, or locked
 
 
-def _is_orphan(libproc: Libproc, name: str) -> bool:
-    pid, _, rest = name.removeprefix(PREFIX).partition("-")
-    unique_id = rest.partition("-")[0]
-    if not pid.isdigit() or not unique_id.isdigit():
-        return False
+def _sweep(path: str) -> None:
+    """Raises OSError for one that is not to be removed."""
+    if os.lstat(path).st_uid != os.geteuid():
+        return
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        return libproc.identity(int(pid)).unique_id != int(unique_id)
-    except OSError as error:
-        return error.errno == errno.ESRCH
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(path)
+    finally:
+        os.close(fd)

@@ -86,7 +86,7 @@ class Supervision:
         kept = [*zip(fds[4:], self.request["keep"], strict=True)]
         path, mark_fd = None, -1
         try:
-            path, mark_fd = mark.make(self.libproc)
+            path, mark_fd, _ = mark.make()  # locked as long as this process lives
             mark_fd = _high(mark_fd)
             kept += [(mark_fd, _free(self.request["keep"]))]
             self.leader = anchored.Leader(program, fds[:4], kept, session=session)
@@ -96,7 +96,7 @@ class Supervision:
         except OSError as error:
             self.say("broke", step="anchor", errno=error.errno or 0)
             if path is not None:
-                os.unlink(path)
+                mark.remove(path)
             return False
         finally:
             for fd in (*fds, *([mark_fd] if mark_fd >= 0 else [])):
@@ -210,8 +210,10 @@ class Supervision:
             "max_rss_bytes": report.max_rss_bytes,
             "processes": 0 if exec_errno else 1,
         }
-        left = self._anybody()
-        self.say("ended", status=report.status, exec_errno=exec_errno, leftovers=left, usage=self.usage)
+        strays = [(one.birth.pid, one.birth.unique_id) for one in self.lineage.strays()]
+        left = bool(strays) or not self.tree.census().clean
+        ended = {"status": report.status, "exec_errno": exec_errno, "leftovers": left, "usage": self.usage}
+        self.say("ended", strays=strays, **ended)
         if not left:
             self.term_s, self.kill_s = None, time.monotonic()
         elif self.kill_s is None:

@@ -273,6 +273,8 @@ class Life:
         if not self._drained:
             self.containment.kill()
             self._last_signal = "KILL"
+            if self._leftovers is not None:
+                self._leftovers = self._leftovers.replace(signal="KILL")
         self._kill_at_s = None
         if self._held_at_s is None:
             self._held_at_s = time.monotonic() + DRAIN_S

@@ -1,6 +1,6 @@
 """SIGKILL of wrapper, supervisor and anchor, alone and together: the group dies, and the receipt says what is true.
 
-``CONTAIN_DEATHS`` is how often each is tried.
+Each is tried once, and twice more with the slow tests; ``CONTAIN_DEATHS`` is another number for both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from tests.darwin.world import World
     from tests.session import Session
 
-TIMES = int(os.environ.get("CONTAIN_DEATHS", "3"))
+MORE = [pytest.param(again, marks=pytest.mark.slow) for again in (1, 2)]
+TIMES = [*range(int(os.environ["CONTAIN_DEATHS"]))] if "CONTAIN_DEATHS" in os.environ else [0, *MORE]
 
 TREE = (
     "trap '' TERM HUP INT; sleep 600 & (trap '' HUP; while :; do sleep 0.01; done) &"
@@ -55,7 +56,7 @@ class Running:
         kill_all(*(self.named[name] for name in names))
 
 
-@pytest.mark.parametrize("again", range(TIMES))
+@pytest.mark.parametrize("again", TIMES)
 @pytest.mark.parametrize("names", CAUSES)
 def test_the_wrapper_outlives_the_others(
     xnu: World, receipts: Path, tmp_path: Path, names: tuple[str, ...], again: int
@@ -70,7 +71,7 @@ def test_the_wrapper_outlives_the_others(
     assert members(tree.anchor) == []
 
 
-@pytest.mark.parametrize("again", range(TIMES))
+@pytest.mark.parametrize("again", TIMES)
 @pytest.mark.parametrize(
     "names", [("wrapper",), ("wrapper", "anchor"), ("wrapper", "supervisor"), ("supervisor", "wrapper")]
 )
@@ -87,7 +88,7 @@ def test_nobody_has_to_come_for_the_group_to_die(
     assert (found["outcome"]["cause"], found["empty"]) == ("wrapper-lost", True)
 
 
-@pytest.mark.parametrize("again", range(TIMES))
+@pytest.mark.parametrize("again", TIMES)
 def test_all_three_at_once_leave_a_tree_that_inspect_ends(
     xnu: World, receipts: Path, tmp_path: Path, again: int
 ) -> None:

@@ -10,6 +10,7 @@
 EXPORTED int kill(pid_t pid, int sig);
 EXPORTED int killpg(pid_t pgrp, int sig);
 EXPORTED int fcntl(int fd, int command, ...);
+EXPORTED int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl"))); /* a preloaded Python calls it so */
 EXPORTED int sysctl(int *name, unsigned int namelen, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
 EXPORTED int sysctlbyname(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
 
