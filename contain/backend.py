@@ -363,6 +363,9 @@ class Backend(Protocol):
     def sweep_cgroups(self) -> None:
         """Removes empty cgroups around here whose wrappers died before they had written a receipt."""
 
+    def unload(self, proof: Proof) -> None:
+        """Removes what the system still knows of a recorded containment that is gone. Bounded; never raises."""
+
     def file_system_magic(self, fd: int) -> int | str:
         """statfs(2)'s f_type of an open file, or its name where the system has names, for receipts.place."""
 

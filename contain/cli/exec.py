@@ -12,7 +12,7 @@ from contain.cli.main import complain
 from contain.cli.place import open_receipts
 from contain.cli.single import carried, locked, prune_sometimes
 from contain.errors import ContainError
-from contain.job import new_id
+from contain.job import LAUNCHD, new_id
 from contain.lifecycle import terminal
 from contain.lifecycle.front import Front, carry
 from contain.lifecycle.life import Life
@@ -61,6 +61,8 @@ def main(args: list[str]) -> int:
 
 def _run(options: Options, backend: Backend) -> int:
     terminal_fd = terminal.find()
+    if options.job.require_tier == LAUNCHD and terminal_fd != 0:
+        terminal_fd = None  # what only writes on a terminal need not be in its session
     job = options.job.replace(shared_session=terminal_fd is not None)
     try:
         backend.check_host()

@@ -15,6 +15,7 @@ from contain.backend import (
 from contain.darwin import census, ending
 from contain.darwin.lineage import NOT_OBSERVED
 from contain.errors import SetupFailed
+from contain.job import LAUNCHD
 from receipts import Blocker, Usage, decode, encode
 
 TYPE_CHECKING = False
@@ -34,7 +35,7 @@ GATE_S = 5.0
 
 
 class AnchoredContainment:
-    """The ``session`` and ``group`` tiers; closing it ends the job."""
+    """The ``launchd``, ``session`` and ``group`` tiers; closing it ends the job."""
 
     proof: Proof
     cgroups: tuple[str, ...] = ()
@@ -49,8 +50,8 @@ class AnchoredContainment:
         another: Callable[[], Supervisor],
     ) -> None:
         """Owns the supervisor. ``another`` starts one that finishes what a killed one has left."""
-        self._supervisor = supervisor
-        self._tree = census.Tree(libproc, proof)
+        self._supervisor = self._first = supervisor
+        self._tree = census.Tree(libproc, proof, supervisor.own)
         self._anchor = proof
         self._another = another
         self._started = 1
@@ -58,7 +59,7 @@ class AnchoredContainment:
         self._waiting: list[Event] = []
         self._blockers: tuple[Blocker, ...] = ()
         self.proof = proof
-        self.tier = proof.scope
+        self.tier = proof.scope if proof.coalition is None else LAUNCHD
         self.limits = limits
         self.detached: str | None = NOT_OBSERVED
 
@@ -80,8 +81,8 @@ class AnchoredContainment:
         return found
 
     def _replace(self) -> None:
-        self._supervisor.close()
         ending.strike(self._tree)  # at once: a fresh interpreter takes its time on a busy machine
+        self._supervisor.close()
         if self._started >= MOST_SUPERVISORS:
             return
         self._started += 1
@@ -173,7 +174,8 @@ class AnchoredContainment:
         return len(self._tree.census().members)
 
     def remove_cgroups(self) -> tuple[str, ...]:
-        """There are none."""
+        """There are none; but what launchd knows of the job is removed, before it is called released."""
+        self._first.retire()
         return ()
 
     def members(self) -> tuple[Blocker, ...]:

@@ -28,7 +28,7 @@ def sweep(libproc: Libproc) -> None:
     """Removes the marks of supervisors that are gone. What cannot be told stays."""
     for name in os.listdir(FOLDER):
         path = os.path.join(FOLDER, name)
-        if name.startswith(PREFIX) and _is_orphan(libproc, name):
+        if name.startswith(PREFIX) and is_orphan(libproc, name.removeprefix(PREFIX)):
             try:
                 if os.lstat(path).st_uid == os.geteuid():
                     os.unlink(path)
@@ -36,8 +36,9 @@ def sweep(libproc: Libproc) -> None:
                 continue  # somebody else swept
 
 
-def _is_orphan(libproc: Libproc, name: str) -> bool:
-    pid, _, rest = name.removeprefix(PREFIX).partition("-")
+def is_orphan(libproc: Libproc, name: str) -> bool:
+    """Whether whose ``PID-UNIQUEID-...`` begins the name is surely gone."""
+    pid, _, rest = name.partition("-")
     unique_id = rest.partition("-")[0]
     if not pid.isdigit() or not unique_id.isdigit():
         return False

@@ -54,6 +54,35 @@ int fcntl(int fd, int command, ...) {
     return fsync(fd);
 }
 
+/* Who is at the other end of a Unix socket, as Linux tells it. */
+static int peer_of(int fd, struct ucred *peer) {
+    socklen_t size = sizeof *peer;
+    return (int)syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, peer, &size);
+}
+
+EXPORTED int getpeereid(int fd, uid_t *uid, gid_t *gid);
+int getpeereid(int fd, uid_t *uid, gid_t *gid) {
+    struct ucred peer;
+    if (peer_of(fd, &peer)) return -1;
+    *uid = peer.uid;
+    *gid = peer.gid;
+    return 0;
+}
+
+EXPORTED int getsockopt(int fd, int level, int name, void *value, socklen_t *length);
+int getsockopt(int fd, int level, int name, void *value, socklen_t *length) {
+    struct ucred peer;
+    if (level != SOL_LOCAL || name != LOCAL_PEERPID) return (int)syscall(SYS_getsockopt, fd, level, name, value, length);
+    if (*length < sizeof peer.pid) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (peer_of(fd, &peer)) return -1;
+    *(pid_t *)value = peer.pid;
+    *length = sizeof peer.pid;
+    return 0;
+}
+
 /* With a buffer too small the part that fits is given, and ENOMEM; without one only the length is. */
 static int hand_over(const struct request *q, void *oldp, size_t *oldlenp) {
     size_t bytes = 0, size = oldp && oldlenp ? *oldlenp : 0;

@@ -1,0 +1,142 @@
+"""Where a wrapper meets the supervisor that launchd has started: a Unix socket in a private folder.
+
+Each looks who is at the other end: the kernel tells the uid and the pid, and the pid's birth is compared. The folder's
+name tells whose it is, as a mark's does (contain.darwin.mark): what a killed wrapper has left is swept by whoever
+inspects everything, and the job that is described in it is removed from launchd.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import tempfile
+from _socket import AF_UNIX, SOCK_STREAM, socket
+
+from contain.darwin import birth, launchd, mark
+from contain.darwin.channel import Channel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from contain.backend import Birth
+    from contain.darwin.libproc import Libproc
+
+PREFIX = "contain-launchd-"
+SOCKET = "socket"
+CONNECT_S = 5.0
+
+
+class Meeting:
+    """The wrapper's side: it waits for the one that comes."""
+
+    def __init__(self, libproc: Libproc) -> None:
+        """Makes the folder (0700), and listens. Raises OSError."""
+        self._libproc = libproc
+        self._mine = birth.take(libproc, os.getpid())
+        self.folder = tempfile.mkdtemp(
+            dir=mark.FOLDER, prefix=f"{PREFIX}{self._mine.pid}-{self._mine.unique_id}-"
+        )
+        self.path = os.path.join(self.folder, SOCKET)
+        self._socket = socket(AF_UNIX, SOCK_STREAM, 0)
+        try:
+            self._socket.bind(self.path)
+            self._socket.listen(1)
+            self._socket.settimeout(0)
+        except OSError:
+            self.close()
+            raise
+
+    def words(self) -> tuple[str, ...]:
+        """What ``come`` is to be given."""
+        return (self.path, str(self._mine.pid), str(self._mine.unique_id))
+
+    def accept(self, wait_s: float) -> tuple[Channel, Birth] | None:
+        """The channel to who has come, and its birth; None where nobody has, or somebody else. Raises OSError."""
+        poll = select.poll()
+        poll.register(self._socket.fileno(), select.POLLIN)
+        if not poll.poll(wait_s * 1000):
+            return None
+        try:
+            fd, _ = self._socket._accept()  # type: ignore[attr-defined] # noqa: SLF001 - accept is of a heavy module
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.ECONNABORTED):
+                return None
+            raise
+        os.set_inheritable(fd, False)
+        end = socket(AF_UNIX, SOCK_STREAM, 0, fd)
+        end.settimeout(None)
+        try:
+            uid, pid = self._libproc.peer(end.fileno())
+            born = birth.take(self._libproc, pid)
+        except OSError:
+            end.close()  # gone again, or not to be seen
+            return None
+        # Whoever we had started is younger than we are.
+        if uid != os.geteuid() or (born.unique_id or 0) <= (self._mine.unique_id or 0):
+            end.close()
+            return None
+        return Channel(end), born
+
+    def close(self) -> None:
+        """Nobody can come any more; the folder and what launchd was told go with it."""
+        self._socket.close()
+        remove(self.folder)
+
+
+def come(libproc: Libproc, path: str, wrapper: Birth) -> Channel | None:
+    """The supervisor's side. None: the wrapper is gone, or it is somebody else who listens there."""
+    end = socket(AF_UNIX, SOCK_STREAM, 0)
+    end.settimeout(CONNECT_S)
+    try:
+        end.connect(path)
+        uid, pid = libproc.peer(end.fileno())
+        if (uid, pid) == (os.geteuid(), wrapper.pid) and birth.sight(libproc, wrapper).state == birth.LIVE:
+            end.settimeout(None)
+            return Channel(end)
+    except OSError:
+        pass  # nobody is there
+    end.close()
+    return None
+
+
+def remove(folder: str) -> None:
+    """Removes such a folder; what somebody else has removed is no error."""
+    for name in (SOCKET, launchd.PLIST):
+        try:
+            os.unlink(os.path.join(folder, name))
+        except FileNotFoundError:
+            pass
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        pass
+
+
+def sweep(libproc: Libproc, launchctl: str) -> None:
+    """Removes the folders of wrappers that are gone, and from launchd what they describe. What cannot be told stays."""
+    for name in os.listdir(mark.FOLDER):
+        if not name.startswith(PREFIX) or not mark.is_orphan(libproc, name.removeprefix(PREFIX)):
+            continue
+        folder = os.path.join(mark.FOLDER, name)
+        try:
+            if os.lstat(folder).st_uid != os.geteuid():
+                continue
+            target = _described(folder)
+            if target is not None:
+                launchd.bootout(launchctl, target)
+            remove(folder)
+        except OSError:
+            continue  # somebody else swept, or it is no folder of ours
+
+
+def _described(folder: str) -> str | None:
+    """The service in the folder's file; None where there is none."""
+    import plistlib
+
+    try:
+        with open(os.path.join(folder, launchd.PLIST), "rb") as file:
+            job = plistlib.load(file)
+        target = job["ProgramArguments"][-1]
+    except (OSError, ValueError, LookupError, TypeError, plistlib.InvalidFileException):
+        return None
+    return target if isinstance(target, str) and target.endswith(f"/{job.get('Label')}") else None
