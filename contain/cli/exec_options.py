@@ -33,8 +33,8 @@ the command's own: input, output, terminal, signals, environment, directory, lim
   --cwd DIR             run it there
   --env NAME=VALUE      one more variable; may be repeated
   --require-tier TIER   refuse to start in a weaker containment (namespace, cgroup, traced, tree; session, group)
-  --launchd             macOS: run it as a job of launchd's, so that no daemon slips out; refuse where that cannot be had,
-                        and where standard input is a terminal. To the privacy settings it is another program
+  --launchd             macOS: run it as a job of launchd's, so that no daemon slips out; refuse where that cannot be
+                        had, and where standard input is a terminal. To the privacy settings it is another program
   --receipts DIR        where the receipt goes; else .contain in the account's home
   --id UUID             the job's id; else a new one
   --summary             say on standard error what it took

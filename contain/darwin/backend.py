@@ -93,6 +93,13 @@ class DarwinBackend:
             return self._supervisor(shared=shared)
         return spare
 
+    def _supervisor_of(self, job: Job, tier: str) -> Supervisor:
+        if tier != LAUNCHD:
+            return self._take_supervisor(shared=job.shared_session)
+        from contain.darwin.launched import LaunchedSupervisor
+
+        return LaunchedSupervisor(self._asked(), self._program, self._launchctl, job.id)
+
     def stop(self) -> None:
         """Ends a supervisor without a job. Those with one end with their containments."""
         if self._spare is not None:
@@ -131,24 +138,20 @@ class DarwinBackend:
         block = command.block(job, _umask(), self._given_back)
         directory = _directory(job)
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        if tier == LAUNCHD:
-            from contain.darwin.launched import LaunchedSupervisor
-
-            supervisor: Supervisor = LaunchedSupervisor(self._asked(), self._program, self._launchctl, job.id)
-        else:
-            supervisor = self._take_supervisor(shared=job.shared_session)
         try:
-            stdio = job.stdio or (null, self._output, self._output)
-            request: Mapping[str, object] = {
-                "session": tier != census.GROUP,
-                "grace_ms": job.grace_ms,
-                "kill_ms": job.kill_ms,
-                "keep": list(job.keep_fds),
-            }
-            supervisor.launch([*stdio, directory, *job.keep_fds], request, block)
-        except BaseException:
-            supervisor.close()
-            raise
+            supervisor = self._supervisor_of(job, tier)
+            try:
+                stdio = job.stdio or (null, self._output, self._output)
+                request: Mapping[str, object] = {
+                    "session": tier != census.GROUP,
+                    "grace_ms": job.grace_ms,
+                    "kill_ms": job.kill_ms,
+                    "keep": list(job.keep_fds),
+                }
+                supervisor.launch([*stdio, directory, *job.keep_fds], request, block)
+            except BaseException:
+                supervisor.close()
+                raise
         finally:
             os.close(directory)
             os.close(null)

@@ -39,6 +39,7 @@ def main(
     libproc = Libproc(opened(library or None))
     told = False
     try:
+        meeting.hold(os.path.dirname(path))
         told = _serve(libproc, program, path, int(pid), int(unique_id))
     finally:
         if not told:

@@ -2,12 +2,13 @@
 
 Each looks who is at the other end: the kernel tells the uid and the pid, and the pid's birth is compared. The folder's
 name tells whose it is, as a mark's does (contain.darwin.mark): what a killed wrapper has left is swept by whoever
-inspects everything, and the job that is described in it is removed from launchd.
+inspects everything, and the job that is described in it is removed from launchd, unless its supervisor still lives.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import select
 import tempfile
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
 
 PREFIX = "contain-launchd-"
 SOCKET = "socket"
+BOOT_DIGITS = 8
 CONNECT_S = 5.0
+
+
+def _prefix(libproc: Libproc) -> str:
+    """Of this boot's folders: launchd has forgotten all others with theirs. Raises OSError."""
+    return f"{PREFIX}{libproc.boot_session()[:BOOT_DIGITS]}-"
 
 
 class Meeting:
@@ -33,9 +40,8 @@ class Meeting:
         """Makes the folder (0700), and listens. Raises OSError."""
         self._libproc = libproc
         self._mine = birth.take(libproc, os.getpid())
-        self.folder = tempfile.mkdtemp(
-            dir=mark.FOLDER, prefix=f"{PREFIX}{self._mine.pid}-{self._mine.unique_id}-"
-        )
+        owner = f"{self._mine.pid}-{self._mine.unique_id}"
+        self.folder = tempfile.mkdtemp(dir=mark.FOLDER, prefix=f"{_prefix(libproc)}{owner}-")
         self.path = os.path.join(self.folder, SOCKET)
         self._socket = socket(AF_UNIX, SOCK_STREAM, 0)
         try:
@@ -112,21 +118,46 @@ def remove(folder: str) -> None:
         pass
 
 
+def hold(folder: str) -> int:
+    """The supervisor's: while the descriptor is open nobody takes its job for one that nothing is left of."""
+    fd = os.open(os.path.join(folder, launchd.PLIST), os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return fd
+
+
 def sweep(libproc: Libproc, launchctl: str) -> None:
-    """Removes the folders of wrappers that are gone, and from launchd what they describe. What cannot be told stays."""
+    """Removes folders whose wrapper and supervisor are gone, and from launchd what they describe.
+
+    What cannot be told stays.
+    """
+    try:
+        prefix = _prefix(libproc)
+    except OSError:
+        return
     for name in os.listdir(mark.FOLDER):
-        if not name.startswith(PREFIX) or not mark.is_orphan(libproc, name.removeprefix(PREFIX)):
+        if not name.startswith(prefix) or not mark.is_orphan(libproc, name.removeprefix(prefix)):
             continue
         folder = os.path.join(mark.FOLDER, name)
         try:
-            if os.lstat(folder).st_uid != os.geteuid():
-                continue
-            target = _described(folder)
-            if target is not None:
-                launchd.bootout(launchctl, target)
-            remove(folder)
+            if os.lstat(folder).st_uid == os.geteuid():
+                _clear(folder, launchctl)
         except OSError:
-            continue  # somebody else swept, or it is no folder of ours
+            continue  # its supervisor lives, or somebody else swept
+
+
+def _clear(folder: str, launchctl: str) -> None:
+    try:
+        held = hold(folder)
+    except FileNotFoundError:
+        remove(folder)  # launchd was never told of it
+        return
+    try:
+        target = _described(folder)
+        if target is not None:
+            launchd.bootout(launchctl, target)
+        remove(folder)
+    finally:
+        os.close(held)
 
 
 def _described(folder: str) -> str | None:
