@@ -281,7 +281,7 @@ class Launch(Protocol):
     def ready(self) -> Containment:
         """Waits, bounded, until it is proven and its command waits at the gate.
 
-        Raises NamespacesDenied or SetupFailed; then nothing is left.
+        Raises NamespacesDenied, TierTooWeak or SetupFailed; then nothing is left.
         """
 
     def close(self) -> None:

@@ -39,7 +39,12 @@ class Running:
         return not runs(self.daemon) and not members(self.named["anchor"])
 
 
-@pytest.mark.parametrize("names", ["supervisor", "anchor", "supervisor anchor"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "names", ["supervisor", *(pytest.param(names, marks=SLOW) for names in ("anchor", "supervisor anchor"))]
+)
 def test_the_wrapper_outlives_the_others(lineage: World, receipts: Path, tmp_path: Path, names: str) -> None:
     """It proves the end by the coalition, and removes the job."""
     with session(lineage, receipts) as job:
@@ -51,7 +56,7 @@ def test_the_wrapper_outlives_the_others(lineage: World, receipts: Path, tmp_pat
     launchd.until_removed(lineage, job.process.pid)
 
 
-@pytest.mark.parametrize("names", ["wrapper", "wrapper anchor"])
+@pytest.mark.parametrize("names", ["wrapper", pytest.param("wrapper anchor", marks=SLOW)])
 def test_the_supervisor_ends_all_and_removes_itself(
     lineage: World, receipts: Path, tmp_path: Path, names: str
 ) -> None:
@@ -65,7 +70,9 @@ def test_the_supervisor_ends_all_and_removes_itself(
     until(lambda: inspected(lineage, receipts)["state"] == "released", "it is found over")
 
 
-@pytest.mark.parametrize("names", ["wrapper supervisor", "wrapper supervisor anchor"])
+@pytest.mark.parametrize(
+    "names", ["wrapper supervisor anchor", pytest.param("wrapper supervisor", marks=SLOW)]
+)
 def test_what_nobody_is_left_to_end_is_finished_by_its_coalition(
     lineage: World, receipts: Path, tmp_path: Path, names: str
 ) -> None:
@@ -97,6 +104,7 @@ def test_a_wrapper_that_is_killed_before_it_has_met_leaves_nothing(lineage: Worl
         launchd.until_removed(lineage, job.process.pid)
 
 
+@SLOW
 def test_a_stopped_supervisor_is_ended_with_the_job(lineage: World, receipts: Path, tmp_path: Path) -> None:
     """It is in the coalition: without its end the job is not called over, and --finish ends it."""
     with session(lineage, receipts) as job:

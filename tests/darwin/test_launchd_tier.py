@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import socket
 import stat
 import subprocess
 from typing import TYPE_CHECKING
@@ -13,11 +14,14 @@ import pytest
 
 from contain.cli import exec_options
 from contain.darwin.backend import DarwinBackend
+from contain.darwin.handle import opened
+from contain.darwin.libproc import Libproc
+from contain.darwin.meeting import Meeting
 from contain.errors import ContainError, TierTooWeak, UsageError
 from contain.job import Job, new_id
 from receipts import Anchor
 from tests.darwin import launchd
-from tests.darwin.jobs import anchor_program, inspected, parent, program, session
+from tests.darwin.jobs import anchor_program, program, session
 from tests.darwin.living import WAIT_S, end, runs, sleeper, until
 from tests.session import wait_file
 
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from tests.darwin.world import World
 
 TIER = "launchd"
+COME = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); sys.stdin.read()"
 
 
 def backend_of(world: World) -> DarwinBackend:
@@ -63,47 +68,29 @@ def test_a_daemon_that_leaves_no_trace_is_ended(lineage: World, receipts: Path, 
     assert (released["outcome"]["code"], released["detached"]) == (3, "excluded")
     assert released["anchor"]["service"].endswith(f"/contain.{job.id}")
     assert launchd.loaded(lineage) == []
-    assert inspected(lineage, receipts)["state"] == "released"
 
 
-def test_without_the_tier_nobody_is_called_excluded(lineage: World, receipts: Path) -> None:
-    """The control: the same machine, asked for less."""
-    with session(lineage, receipts) as job:
-        job.start("true", requireTier="session")
-        released = job.finish()
-    assert (released["tier"], released["detached"]) == ("session", "not-observed")
-    assert "coalition" not in released["anchor"]
-
-
-def test_what_launchd_reads_holds_no_secret(lineage: World, receipts: Path) -> None:
-    """Command, arguments and environment go over the socket; the folder is its owner's alone."""
-    with session(lineage, receipts) as job:
-        job.start(
-            "sh", "-c", "sleep 600 # s3cret", env={"A": "s3cret", "PATH": "/bin:/usr/bin"}, requireTier=TIER
-        )
-        (folder,) = launchd.folders(job.process.pid)
-        text = (folder / "job.plist").read_bytes()
-        assert job.id.encode() in text  # the control: it is the right file
-        assert not re.search(b"s3cret|sleep", text)
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert len(os.fsencode(folder / "socket")) < 104
-        job.hang_up().finish()
-    launchd.until_removed(lineage, job.process.pid)
-
-
-def test_the_command_has_the_callers_surroundings(lineage: World, tmp_path: Path) -> None:
-    """Launchd gives its children limits and a directory of its own: the job has the caller's. No mark is inherited."""
+def test_the_command_has_the_callers_surroundings_and_launchd_no_secret(
+    lineage: World, tmp_path: Path
+) -> None:
+    """What the command is and has goes over a socket in its owner's folder. No mark is inherited."""
     backend = backend_of(lineage)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
-    text = f'{{ pwd; echo "$A"; ulimit -n; ls /proc/self/fd | sort -n | tr "\\n" " "; }} > {tmp_path}/out'
+    text = f'{{ pwd; echo "$A"; ulimit -n; ls /proc/self/fd | sort -n | tr "\\n" " "; }} > {tmp_path}/out # s3cret'
     try:
-        job = launched(backend, text, cwd="/usr", env={"A": "b c", "PATH": "/bin:/usr/bin"})
+        job = launched(backend, text, cwd="/usr", env={"A": "s3cret too", "PATH": "/bin:/usr/bin"})
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    (folder,) = launchd.folders(os.getpid())
+    plist = (folder / "job.plist").read_bytes()
+    assert f"{folder}/socket".encode() in plist  # the control: it is the right file
+    assert not re.search(b"s3cret|/usr<|PATH", plist)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert len(os.fsencode(folder / "socket")) < 104
     assert drained(job)
     lines = (tmp_path / "out").read_text().splitlines()
-    assert lines == ["/usr", "b c", str(soft - 1), "0 1 2 3 "]  # 3: ls's own
+    assert lines == ["/usr", "s3cret too", str(soft - 1), "0 1 2 3 "]  # 3: ls's own
 
 
 def test_a_member_that_comes_late_is_seen_by_the_second_look(lineage: World) -> None:
@@ -121,29 +108,21 @@ def test_a_member_that_comes_late_is_seen_by_the_second_look(lineage: World) -> 
         end(late)
 
 
-@pytest.mark.parametrize("fault", ["deny flavour=20", "fail call=listcoalitions errno=1"])
-def test_a_coalition_that_cannot_be_read_is_no_empty_one(lineage: World, fault: str) -> None:
-    """Neither its members nor their count may be missing: unknown, and never gone."""
-    backend = backend_of(lineage)
-    job = launched(backend, "sleep 600")
-    job.kill()
-    assert drained(job)
-    until(lambda: backend.observe(job.proof).gone, "the supervisor has ended as well")
-    lineage.control(fault)
-    assert backend.observe(job.proof).state == "unknown"
-
-
-def test_who_is_counted_and_not_seen_is_in_the_way(lineage: World) -> None:
-    """The list may miss somebody; the kernel's own count does not."""
+def test_who_cannot_be_seen_or_counted_is_in_the_way(lineage: World) -> None:
+    """Neither the members nor the kernel's own count may be missing: unknown, and never gone."""
     backend = backend_of(lineage)
     job = launched(backend, "sleep 600")
     proof = job.proof
+    assert isinstance(proof, Anchor)
     job.kill()
     assert drained(job)
     until(lambda: backend.observe(proof).gone, "the supervisor has ended as well")
+    for fault in ("deny flavour=20", "fail call=listcoalitions errno=1"):
+        lineage.control(fault)
+        assert backend.observe(proof).state == "unknown", fault
+        lineage.control("clear")
     other = sleeper()
     try:
-        assert isinstance(proof, Anchor)
         lineage.control(f"coalition-join pid={other.pid} id={proof.coalition}")
         assert backend.observe(proof).state == "live"
         lineage.control(f"hold-exit pid={other.pid} ms=-1")
@@ -190,10 +169,9 @@ def test_a_coalition_with_others_in_it_is_no_tier(lineage: World) -> None:
         end(other)
 
 
-@pytest.mark.parametrize("fault", ["deny flavour=20", "fail call=listcoalitions errno=1"])
-def test_a_probe_that_fails_refuses(lineage: World, fault: str) -> None:
+def test_a_probe_that_fails_refuses(lineage: World) -> None:
     """What cannot be looked at is not claimed."""
-    lineage.control(fault)
+    lineage.control("fail call=listcoalitions errno=1")
     assert "cannot be read" in refusal(lineage).message
 
 
@@ -244,14 +222,8 @@ def test_the_option_is_not_silently_weaker() -> None:
 
 def test_only_the_one_who_was_started_may_come(lineage: World) -> None:
     """An elder process of the same account is not let in: its birth is looked at, and not its word."""
-    from contain.darwin.handle import opened  # noqa: PLC0415 - one test's
-    from contain.darwin.libproc import Libproc  # noqa: PLC0415
-    from contain.darwin.meeting import Meeting  # noqa: PLC0415
-
     meeting = Meeting(Libproc(opened(lineage.library)))
     try:
-        import socket  # noqa: PLC0415
-
         with socket.socket(socket.AF_UNIX) as ours:
             ours.connect(meeting.path)
             assert meeting.accept(WAIT_S) is None  # this very process: not younger than itself
@@ -263,15 +235,3 @@ def test_only_the_one_who_was_started_may_come(lineage: World) -> None:
         younger.communicate(timeout=WAIT_S)
     finally:
         meeting.close()
-
-
-COME = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); sys.stdin.read()"
-
-
-def test_the_supervisor_is_launchds_child(lineage: World) -> None:
-    """What it is asked for would not be had from a child of ours."""
-    job = launched(backend_of(lineage), "sleep 600")
-    supervisor = parent(job.proof.pid)
-    assert parent(supervisor) != os.getpid()
-    job.kill()
-    assert drained(job)
