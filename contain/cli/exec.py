@@ -66,7 +66,8 @@ def _run(options: Options, backend: Backend) -> int:
     job = options.job.replace(shared_session=terminal_fd is not None)
     try:
         backend.check_host()
-        backend.start(shared_session=job.shared_session)
+        if job.require_tier != LAUNCHD:  # else it is launchd that starts what the job needs
+            backend.start(shared_session=job.shared_session)
         front = Front(backend, terminal_fd=terminal_fd, cancel_ms=job.kill_ms)
         backend.name_process("contain")
         return _session(options.replace(job=job), backend, front)

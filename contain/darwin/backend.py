@@ -250,7 +250,12 @@ class DarwinBackend:
     def unload(self, proof: Proof) -> None:
         """See contain.backend.Backend."""
         if isinstance(proof, Anchor) and proof.service is not None and self._other_boot(proof) is None:
+            from contain.darwin import meeting
+
             launchd.bootout(self._launchctl, proof.service)
+            meeting.sweep(
+                self._asked(), self._launchctl
+            )  # its wrapper's folder, that is, and those of others alike
 
     def file_system_magic(self, fd: int) -> int | str:
         """Darwin names its file systems. Raises OSError."""

@@ -102,6 +102,8 @@ class LaunchedSupervisor(Supervisor):
                     step="launchd",
                     advice="Look whether this account may have background items. " + WEAKER,
                 )
+        self._meeting.over()
+        self._call.wait(launchd.REMOVED_S)  # it has done its work, and is not to be anybody's zombie
         self._channel, born = found
         self._met, self.pid, self.own = True, born.pid, (born,)
 
@@ -149,6 +151,7 @@ class LaunchedSupervisor(Supervisor):
     def abandon(self) -> None:
         """In a forked child: closes its copies."""
         self._let_go()
+        self._meeting.over()
         if self._met:
             self._channel.close()
 

@@ -114,7 +114,10 @@ class Lineage:
     def forget_mark(self) -> None:
         """Removes the inherited file."""
         if self._mark is not None:
-            os.unlink(self._mark)
+            try:
+                os.unlink(self._mark)
+            except FileNotFoundError:
+                pass  # macOS clears what lies in /tmp for days
             self._mark = None
 
     @property

@@ -83,9 +83,13 @@ class Meeting:
             return None
         return Channel(end), born
 
-    def close(self) -> None:
-        """Nobody can come any more; the folder and what launchd was told go with it."""
+    def over(self) -> None:
+        """Nobody can come any more; what launchd was told stays."""
         self._socket.close()
+
+    def close(self) -> None:
+        """The same, and the folder goes."""
+        self.over()
         remove(self.folder)
 
 
@@ -106,7 +110,7 @@ def come(libproc: Libproc, path: str, wrapper: Birth) -> Channel | None:
 
 
 def remove(folder: str) -> None:
-    """Removes such a folder; what somebody else has removed is no error."""
+    """Removes such a folder; what somebody else has removed, or put there, is no error: nothing depends on it."""
     for name in (SOCKET, launchd.PLIST):
         try:
             os.unlink(os.path.join(folder, name))
@@ -114,7 +118,7 @@ def remove(folder: str) -> None:
             pass
     try:
         os.rmdir(folder)
-    except FileNotFoundError:
+    except OSError:
         pass
 
 

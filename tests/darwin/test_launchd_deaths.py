@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.darwin import launchd
-from tests.darwin.jobs import inspected, kill_all, members, parent, program, session
+from tests.darwin.jobs import inspected, kill_all, members, parent, session
 from tests.darwin.living import runs, until
-from tests.session import inspect, kill, wait_file
+from tests.session import kill, wait_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,9 +89,7 @@ def test_what_nobody_is_left_to_end_is_finished_by_its_coalition(
     finished = inspected(lineage, receipts, job.id, "--finish")
     assert (finished["state"], finished["empty"]) == ("released", True), finished
     assert tree.over()
-    assert launchd.loaded(lineage) == []
-    inspect(receipts, program=program(lineage.library))  # of everything: it sweeps
-    assert launchd.folders(job.process.pid) == []
+    launchd.until_removed(lineage, job.process.pid)
 
 
 def test_a_wrapper_that_is_killed_before_it_has_met_leaves_nothing(lineage: World, receipts: Path) -> None:
@@ -118,4 +116,4 @@ def test_a_stopped_supervisor_is_ended_with_the_job(lineage: World, receipts: Pa
     assert (finished["state"], finished["empty"]) == ("released", True), finished
     assert tree.over()
     assert not runs(tree.named["supervisor"])
-    assert launchd.loaded(lineage) == []
+    launchd.until_removed(lineage, job.process.pid)
