@@ -14,21 +14,34 @@ if TYPE_CHECKING:
     from contain.darwin.libproc import Libproc
 
 PREFIX = "contain-mark-"
+BOOT_DIGITS = 8
 FOLDER = "/tmp"  # noqa: S108 - private files in it, by a name that nobody can foresee, and the same for every process
+
+
+def of_this_boot(libproc: Libproc, prefix: str) -> str:
+    """How the names of this boot begin: in another one unique ids mean nothing, and macOS clears /tmp as it boots.
+
+    Raises OSError.
+    """
+    return f"{prefix}{libproc.boot_session()[:BOOT_DIGITS]}-"
 
 
 def make(libproc: Libproc) -> tuple[str, int]:
     """(path, descriptor) of a private file that nobody else has open. Raises OSError."""
     mine = libproc.identity(os.getpid()).unique_id
-    fd, path = tempfile.mkstemp(dir=FOLDER, prefix=f"{PREFIX}{os.getpid()}-{mine}-")
+    fd, path = tempfile.mkstemp(dir=FOLDER, prefix=f"{of_this_boot(libproc, PREFIX)}{os.getpid()}-{mine}-")
     return path, fd
 
 
 def sweep(libproc: Libproc) -> None:
     """Removes the marks of supervisors that are gone. What cannot be told stays."""
+    try:
+        prefix = of_this_boot(libproc, PREFIX)
+    except OSError:
+        return
     for name in os.listdir(FOLDER):
         path = os.path.join(FOLDER, name)
-        if name.startswith(PREFIX) and is_orphan(libproc, name.removeprefix(PREFIX)):
+        if name.startswith(prefix) and is_orphan(libproc, name.removeprefix(prefix)):
             try:
                 if os.lstat(path).st_uid == os.geteuid():
                     os.unlink(path)

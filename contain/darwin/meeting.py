@@ -24,13 +24,7 @@ if TYPE_CHECKING:
 
 PREFIX = "contain-launchd-"
 SOCKET = "socket"
-BOOT_DIGITS = 8
 CONNECT_S = 5.0
-
-
-def _prefix(libproc: Libproc) -> str:
-    """Of this boot's folders: launchd has forgotten all others with theirs. Raises OSError."""
-    return f"{PREFIX}{libproc.boot_session()[:BOOT_DIGITS]}-"
 
 
 class Meeting:
@@ -41,7 +35,9 @@ class Meeting:
         self._libproc = libproc
         self._mine = birth.take(libproc, os.getpid())
         owner = f"{self._mine.pid}-{self._mine.unique_id}"
-        self.folder = tempfile.mkdtemp(dir=mark.FOLDER, prefix=f"{_prefix(libproc)}{owner}-")
+        self.folder = tempfile.mkdtemp(
+            dir=mark.FOLDER, prefix=f"{mark.of_this_boot(libproc, PREFIX)}{owner}-"
+        )
         self.path = os.path.join(self.folder, SOCKET)
         self._socket = socket(AF_UNIX, SOCK_STREAM, 0)
         try:
@@ -135,7 +131,7 @@ def sweep(libproc: Libproc, launchctl: str) -> None:
     What cannot be told stays.
     """
     try:
-        prefix = _prefix(libproc)
+        prefix = mark.of_this_boot(libproc, PREFIX)
     except OSError:
         return
     for name in os.listdir(mark.FOLDER):
