@@ -61,7 +61,9 @@ def test_a_daemon_that_leaves_no_trace_is_ended(lineage: World, receipts: Path, 
     with session(lineage, receipts) as job:
         text = f"{launchd.daemon(tmp_path)}; while ! [ -e {tmp_path}/daemon ]; do sleep 0.01; done; exit 3"
         prepared = job.start("sh", "-c", text, requireTier=TIER, graceMs=10, killMs=10)
-        released = job.finish()
+        released = job.until("released")
+        assert launchd.loaded(lineage) == []  # before it is said
+        job.finish()
         assert launchd.folders(job.process.pid) == []
     assert not runs(int(wait_file(tmp_path / "daemon")))
     assert (prepared["tier"], released["tier"], released["empty"]) == (TIER, TIER, True)
@@ -94,15 +96,18 @@ def test_the_command_has_the_callers_surroundings_and_launchd_no_secret(
 
 
 def test_a_member_that_comes_late_is_seen_by_the_second_look(lineage: World) -> None:
-    """The first clean look is no proof: who joins after it is found by the next one, and ended."""
+    """The first clean look is no proof: who joins right after it is found by the next one, and ended."""
     backend = backend_of(lineage)
-    job = launched(backend, "sleep 600")
+    job = launched(backend, "exit 0")
+    proof = job.proof
+    assert isinstance(proof, Anchor)
+    assert drained(job)
+    until(lambda: backend.observe(proof).gone, "the supervisor has ended as well")
     late = sleeper()
     try:
-        assert isinstance(job.proof, Anchor)
-        lineage.control(f"late-member pid={late.pid} id={job.proof.coalition}")
-        job.kill()
-        assert drained(job)
+        lineage.control(f"late-member pid={late.pid} id={proof.coalition}")
+        assert backend.observe(proof).state == "live"
+        assert backend.finish(proof, WAIT_S, kill=True).gone
         assert late.wait(WAIT_S) == -9
     finally:
         end(late)
