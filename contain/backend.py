@@ -314,7 +314,7 @@ class Launch(Protocol):
     def ready(self) -> Containment:
         """Waits, bounded, until it is proven and its command waits at the gate.
 
-        Raises NamespacesDenied or SetupFailed; then nothing is left.
+        Raises NamespacesDenied, TierTooWeak or SetupFailed; then nothing is left.
         """
 
     def close(self) -> None:
@@ -419,6 +419,9 @@ class Backend(Protocol):
 
     def sweep_cgroups(self) -> None:
         """Removes empty cgroups around here whose wrappers died before they had written a receipt."""
+
+    def unload(self, proof: Proof) -> None:
+        """Removes what the system still knows of a recorded containment that is gone. Bounded; never raises."""
 
     def file_system_magic(self, fd: int) -> int | str:
         """statfs(2)'s f_type of an open file, or its name where the system has names, for receipts.place."""

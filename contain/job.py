@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DARWIN_TIERS",
+    "LAUNCHD",
     "LINUX_TIERS",
     "NETWORKS",
     "TIERS",
@@ -32,8 +33,9 @@ NETWORKS = ("host", "none")
 LINUX_TIERS = ("tree", "traced", "cgroup", "namespace")
 """Weakest first. This version has ``namespace`` only."""
 
-DARWIN_TIERS = ("group", "session", "launchd")
-"""Weakest first. This version has no ``launchd``."""
+LAUNCHD = "launchd"
+DARWIN_TIERS = ("group", "session", LAUNCHD)
+"""Weakest first. ``launchd`` is had by whoever requires it, and by nobody else."""
 
 TIERS = LINUX_TIERS + DARWIN_TIERS
 """Every word that may be required. One system's are never another's."""

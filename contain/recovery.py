@@ -229,6 +229,8 @@ def _release(
     store: Store, backend: Backend, receipt: Receipt, observation: Observation, *, killed: bool
 ) -> Finding:
     left = backend.remove_cgroups(receipt.id, receipt.cgroups) if receipt.cgroups else ()
+    if receipt.proof is not None:
+        backend.unload(receipt.proof)
     released = receipt.replace(
         state=RELEASED,
         empty=True,

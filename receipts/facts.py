@@ -94,6 +94,10 @@ class Anchor(Fact):
     """`exact`: its kernel signals a birth; `checked-pid`: a number, looked at just before and after."""
     witness: str
     """Which call told the unique id."""
+    coalition: int | None = None
+    """Of a job that launchd started: the number that nobody born in it can shed, and nobody else has in this boot."""
+    service: str | None = None
+    """What launchd knows that job as: `gui/501/contain.ID`."""
 
     @property
     def namespace(self) -> int:
@@ -242,5 +246,6 @@ class Receipt(Fact):
     cgroups: tuple[str, ...] | None = None
     """Directories of the job's leaf, until they are removed."""
     detached: str | None = None
-    """On Darwin: `listed`, descendants were seen outside of the session or group; `not-observed`: none was *seen*."""
+    """On Darwin: `listed`, descendants were seen outside of the session or group; `not-observed`: none was *seen*.
+    `excluded`: all were in the job's own coalition, and that was empty."""
     version: int = VERSION

@@ -12,7 +12,7 @@ from contain.cli.main import complain
 from contain.cli.place import open_receipts
 from contain.cli.single import carried, locked, prune_sometimes
 from contain.errors import ContainError
-from contain.job import new_id
+from contain.job import LAUNCHD, new_id
 from contain.lifecycle import terminal
 from contain.lifecycle.front import Front, carry
 from contain.lifecycle.life import Life
@@ -61,10 +61,13 @@ def main(args: list[str]) -> int:
 
 def _run(options: Options, backend: Backend) -> int:
     terminal_fd = terminal.find()
+    if options.job.require_tier == LAUNCHD and terminal_fd != 0:
+        terminal_fd = None  # what only writes on a terminal need not be in its session
     job = options.job.replace(shared_session=terminal_fd is not None)
     try:
         backend.check_host()
-        backend.start(shared_session=job.shared_session)
+        if job.require_tier != LAUNCHD:  # else it is launchd that starts what the job needs
+            backend.start(shared_session=job.shared_session)
         front = Front(backend, terminal_fd=terminal_fd, cancel_ms=job.kill_ms)
         backend.name_process("contain")
         return _session(options.replace(job=job), backend, front)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from contain.errors import UsageError
-from contain.job import NETWORKS, TIERS, Job, Limits
+from contain.job import LAUNCHD, NETWORKS, TIERS, Job, Limits
 from receipts import Record, check_id
 
 TYPE_CHECKING = False
@@ -33,6 +33,8 @@ the command's own: input, output, terminal, signals, environment, directory, lim
   --cwd DIR             run it there
   --env NAME=VALUE      one more variable; may be repeated
   --require-tier TIER   refuse to start in a weaker containment (Linux: namespace; macOS: session, group)
+  --launchd             macOS: run it as a job of launchd's, so that no daemon slips out; refuse where that cannot be
+                        had, and where standard input is a terminal. To the privacy settings it is another program
   --receipts DIR        where the receipt goes; else .contain in the account's home
   --id UUID             the job's id; else a new one
   --summary             say on standard error what it took
@@ -67,6 +69,8 @@ class Options(Record):
     max_wait_ms: int | None = None
     session: str | None = None
     holder: str | None = None
+    launchd: bool = False
+    """The same as a required tier of that name."""
     resumed: int | None = None
     """Of no user: a descriptor, see contain.cli.resume."""
     draws: tuple[tuple[str, int], ...] = ()
@@ -195,6 +199,7 @@ VALUES: Mapping[str, tuple[str, str, Callable[[str, str], object]]] = {
 FLAGS = {
     "--require-limits": ("job", "require_limits", True),
     "--no-new-privs": ("job", "no_new_privs", True),
+    "--launchd": ("options", "launchd", True),
     "--summary": ("options", "summary", True),
     "--json": ("options", "json", True),
     "--budget": ("options", "budget", True),
@@ -241,6 +246,10 @@ def parse(args: list[str], new_id: Callable[[], str], environ: Callable[[], dict
 def _sensible(options: Options) -> Options:
     if options.draws and not options.budget:
         raise UsageError("--draw takes from the budget, and none is asked.", advice="Leave out --no-budget.")
+    if options.launchd:
+        if options.job.require_tier not in (None, LAUNCHD):
+            raise UsageError("--launchd requires that very tier.", advice="Leave out --require-tier.")
+        return options.replace(job=options.job.replace(require_tier=LAUNCHD))
     return options
 
 

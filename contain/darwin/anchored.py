@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from contain.backend import birth_of
@@ -47,8 +48,11 @@ class Leader:
         self.fd = self._channel.fileno()
         self.reaped = False
 
-    def prove(self, libproc: Libproc, *, session: bool) -> Anchor:
-        """Its birth: it is our unreaped child, so the number is surely its. Raises OSError."""
+    def prove(self, libproc: Libproc, *, session: bool, service: str | None) -> Anchor:
+        """Its birth: it is our unreaped child, so the number is surely its. Raises OSError.
+
+        ``service``: what launchd knows this supervisor as; then the anchor shares our coalition.
+        """
         born = birth.take(libproc, self.pid)
         assert born.unique_id is not None  # ``take`` has read it
         proof = Anchor(
@@ -60,7 +64,11 @@ class Leader:
             scope=census.SESSION if session else census.GROUP,
             signal=exact.way(libproc),
             witness=WITNESS,
+            coalition=None if service is None else libproc.coalition(self.pid),
+            service=service,
         )
+        if proof.coalition is not None and proof.coalition != libproc.coalition(os.getpid()):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
         assert birth_of(proof) == born
         return proof
 

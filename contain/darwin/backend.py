@@ -7,14 +7,14 @@ import resource
 import time
 
 from contain.backend import Observation, birth_of
-from contain.darwin import birth, census, command, ending, probe
+from contain.darwin import birth, census, command, ending, launchd, probe
 from contain.darwin.handle import opened
 from contain.darwin.launch import SupervisedLaunch
 from contain.darwin.libproc import Libproc
 from contain.darwin.supervisor import PROGRAM, Supervisor
 from contain.darwin.watch import Watch
 from contain.errors import ImpossibleRequest, TierTooWeak
-from contain.job import DARWIN_TIERS
+from contain.job import DARWIN_TIERS, LAUNCHD
 from receipts import Anchor
 
 TYPE_CHECKING = False
@@ -37,15 +37,23 @@ NOT_HERE = Observation(state=birth.UNKNOWN, why="recorded on Linux")
 
 
 class DarwinBackend:
-    """Sessions and process groups under anchors. ``output`` is the descriptor that gets what commands print."""
+    """Sessions, groups and coalitions under anchors. ``output`` is the descriptor that gets what commands print."""
 
     shares_group = False
 
-    def __init__(self, output: int = 2, *, library: str | None = None, program: str = PROGRAM) -> None:
-        """Nothing is started yet. ``library`` stands for the system's, ``program`` for the installed anchor."""
+    def __init__(
+        self,
+        output: int = 2,
+        *,
+        library: str | None = None,
+        program: str = PROGRAM,
+        launchctl: str = launchd.LAUNCHCTL,
+    ) -> None:
+        """Nothing is started yet. ``library`` and ``launchctl`` stand for the system's, ``program`` for our anchor."""
         self._output = output
         self._library = library
         self._program = program
+        self._launchctl = launchctl
         self._spare: Supervisor | None = None
         self._spare_is_shared = False
         self._given_back: tuple[int, int] | None = None
@@ -65,7 +73,7 @@ class DarwinBackend:
 
     def tiers(self) -> tuple[str, ...]:
         """See contain.backend.Backend."""
-        return (census.GROUP, census.SESSION)
+        return DARWIN_TIERS
 
     def surroundings(self) -> dict[str, object]:
         """See contain.backend.Backend."""
@@ -105,6 +113,13 @@ class DarwinBackend:
             return self._supervisor(shared=shared)
         return spare
 
+    def _supervisor_of(self, job: Job, tier: str) -> Supervisor:
+        if tier != LAUNCHD:
+            return self._take_supervisor(shared=job.shared_session)
+        from contain.darwin.launched import LaunchedSupervisor
+
+        return LaunchedSupervisor(self._asked(), self._program, self._launchctl, job.id)
+
     def stop(self) -> None:
         """Ends a supervisor without a job. Those with one end with their containments."""
         if self._spare is not None:
@@ -139,30 +154,26 @@ class DarwinBackend:
 
     def launch(self, job: Job) -> Launch:
         """See contain.backend.Backend."""
-        scope = census.GROUP if job.shared_session else census.SESSION
-        required = job.require_tier
-        if required is not None and (
-            required not in DARWIN_TIERS or DARWIN_TIERS.index(required) > DARWIN_TIERS.index(scope)
-        ):
-            raise TierTooWeak(f"There is no tier {required} here.", advice=f"Ask for {scope}.")
+        tier = _tier(job)
         command.refuse_impossible(job)
         limits = command.limits_in_force(job)
         block = command.block(job, _umask(), self._given_back)
         directory = _directory(job)
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        supervisor = self._take_supervisor(shared=job.shared_session)
         try:
-            stdio = job.stdio or (null, self._output, self._output)
-            request: Mapping[str, object] = {
-                "session": scope == census.SESSION,
-                "grace_ms": job.grace_ms,
-                "kill_ms": job.kill_ms,
-                "keep": list(job.keep_fds),
-            }
-            supervisor.launch([*stdio, directory, *job.keep_fds], request, block)
-        except BaseException:
-            supervisor.close()
-            raise
+            supervisor = self._supervisor_of(job, tier)
+            try:
+                stdio = job.stdio or (null, self._output, self._output)
+                request: Mapping[str, object] = {
+                    "session": tier != census.GROUP,
+                    "grace_ms": job.grace_ms,
+                    "kill_ms": job.kill_ms,
+                    "keep": list(job.keep_fds),
+                }
+                supervisor.launch([*stdio, directory, *job.keep_fds], request, block)
+            except BaseException:
+                supervisor.close()
+                raise
         finally:
             os.close(directory)
             os.close(null)
@@ -277,10 +288,21 @@ class DarwinBackend:
         return tuple(paths)
 
     def sweep_cgroups(self) -> None:
-        """There are none; what killed supervisors leave here are their marks."""
-        from contain.darwin import mark
+        """There are none; what is left here by who was killed are marks, and jobs of launchd's."""
+        from contain.darwin import mark, meeting
 
         mark.sweep()
+        meeting.sweep(self._asked(), self._launchctl)
+
+    def unload(self, proof: Proof) -> None:
+        """See contain.backend.Backend."""
+        if isinstance(proof, Anchor) and proof.service is not None and self._other_boot(proof) is None:
+            from contain.darwin import meeting
+
+            launchd.bootout(self._launchctl, proof.service)
+            meeting.sweep(
+                self._asked(), self._launchctl
+            )  # its wrapper's folder, that is, and those of others alike
 
     def file_system_magic(self, fd: int) -> int | str:
         """Darwin names its file systems. Raises OSError."""
@@ -290,6 +312,24 @@ class DarwinBackend:
 def _observation(found: ending.Ending) -> Observation:
     state = {ending.EMPTY: birth.GONE, ending.LIVE: birth.LIVE}.get(found.state, birth.UNKNOWN)
     return Observation(state=state, why=found.why)
+
+
+def _tier(job: Job) -> str:
+    """What the job will have. Raises TierTooWeak."""
+    best = census.GROUP if job.shared_session else census.SESSION
+    required = job.require_tier
+    if required == LAUNCHD:
+        if job.shared_session:
+            raise TierTooWeak(
+                "A job of launchd's has no terminal, and this one's standard input is one.",
+                advice="Give it another standard input (</dev/null), or do without --launchd.",
+            )
+        return LAUNCHD
+    if required is not None and (
+        required not in DARWIN_TIERS or DARWIN_TIERS.index(required) > DARWIN_TIERS.index(best)
+    ):
+        raise TierTooWeak(f"There is no tier {required} here.", advice=f"Ask for {best}.")
+    return best
 
 
 def _umask() -> int:

@@ -1,4 +1,4 @@
-"""Who is in a job's session or process group now.
+"""Who is in a job's session, process group or coalition now.
 
 One look proves nothing: a child in the middle of its fork is invisible for microseconds, which is why emptiness takes
 two (contain.darwin.ending).
@@ -15,6 +15,8 @@ from receipts import Blocker, Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from contain.darwin.libproc import Identity, Libproc
     from receipts import Anchor
 
@@ -40,6 +42,8 @@ class Member(Record):
     """``live``, ``exiting`` or ``unknown``."""
     in_group: bool
     why: str
+    tagged: bool = False
+    """It was seen in the job's own coalition, so it is surely the job's."""
 
 
 class Census(Record):
@@ -55,12 +59,13 @@ class Census(Record):
 
 
 class Tree:
-    """A job as it can be seen from outside: its anchor, and who is in its session or group."""
+    """A job as it can be seen from outside: its anchor, and who is in its session or group, or its coalition."""
 
-    def __init__(self, libproc: Libproc, proof: Anchor) -> None:
-        """Nothing is looked at yet."""
+    def __init__(self, libproc: Libproc, proof: Anchor, own: Sequence[Birth] = ()) -> None:
+        """Nothing is looked at yet. ``own``: who is in the coalition besides the job, because it is its supervisor."""
         self.libproc = libproc
         self.proof = proof
+        self._own = own
         self._elders: set[int] = set()
         self._elders_s = 0.0
 
@@ -69,8 +74,8 @@ class Tree:
         return birth.sight(self.libproc, birth_of(self.proof))
 
     def is_ours(self, member: Member) -> bool:
-        """Whether who has our group's or session's number is of our job, when nobody pins the number."""
-        return 0 < (member.birth.unique_id or 0) - self.proof.unique_id < ROUND_FORKS
+        """Whether it is of our job; of who has our group's or session's number, when nobody pins that."""
+        return member.tagged or 0 < (member.birth.unique_id or 0) - self.proof.unique_id < ROUND_FORKS
 
     def younger(self) -> list[tuple[int, Identity | None]]:
         """Who was born after the anchor: nobody else can be in its session, or its descendant. None: not to be seen.
@@ -97,12 +102,18 @@ class Tree:
         return found
 
     def census(self) -> Census:
-        """The job's members but for the anchor itself."""
+        """The job's members but for the anchor itself, and ``own``."""
+        tagged: dict[int, int] = {}
         try:
             group = set(self.libproc.listed(layout.PGRP_ONLY, self.proof.pid))
-            pids = group | (self._in_session() if self.proof.scope == SESSION else set())
+            if self.proof.coalition is not None:
+                tagged = self._in_coalition(self.proof.coalition)
+                pids = group | set(tagged)
+            else:
+                pids = group | (self._in_session() if self.proof.scope == SESSION else set())
         except OSError as error:
             return Census(members=(), unknown=f"the processes could not be listed ({_named(error)})")
+        own = {born.unique_id for born in self._own}
         members, unknown = [], None
         for pid in sorted(pids - {self.proof.pid}):
             try:
@@ -110,9 +121,36 @@ class Tree:
             except OSError as error:
                 unknown = f"pid {pid} could not be looked at ({_named(error)})"
                 continue
-            if member is not None:
-                members.append(member)
+            if member is not None and member.birth.unique_id not in own:
+                members.append(member.replace(tagged=tagged.get(pid) == member.birth.unique_id))
+        if self.proof.coalition is not None and not members and unknown is None:
+            unknown = self._uncounted(self.proof.coalition)
         return Census(members=tuple(members), unknown=unknown)
+
+    def _in_coalition(self, coalition: int) -> dict[int, int]:
+        """Everybody in it who is not on its way out: unique ids, by pid. Raises OSError."""
+        found = {}
+        for pid in self.libproc.listed(layout.ALL_PIDS):
+            try:
+                if self.libproc.coalition(pid) != coalition:
+                    continue
+                unique_id = self.libproc.identity(pid).unique_id
+                if self.libproc.coalition(pid) == coalition:  # else the number has changed hands
+                    found[pid] = unique_id
+            except OSError as error:
+                if error.errno != errno.ESRCH:
+                    raise
+        return found
+
+    def _uncounted(self, coalition: int) -> str | None:
+        """Nobody was seen: does the kernel count more in the coalition than what is ours? Its count misses nobody."""
+        ours = sum(birth.sight(self.libproc, born).state == birth.LIVE for born in self._own)
+        ours += self.anchor().state == birth.LIVE
+        try:
+            count = self.libproc.tasks(coalition)
+        except OSError as error:
+            return f"the processes of its coalition could not be counted ({_named(error)})"
+        return None if count <= ours else f"{count - ours} of its coalition cannot be seen"
 
     def _in_session(self) -> set[int]:
         found = set()

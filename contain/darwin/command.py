@@ -12,6 +12,8 @@ from receipts import LimitsInForce, fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from contain.job import Job
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -26,6 +28,9 @@ RESOURCES = {
     "address_space_bytes": resource.RLIMIT_AS,
     "stack_bytes": resource.RLIMIT_STACK,
 }
+INHERITED = ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK")
+"""Resources whose limits any child of this process would have."""
+
 TREE_LIMITS = ("memory_bytes", "cpus", "pids")
 NOT_APPLIED = "not-applied: macOS limits no tree without an entitlement"
 
@@ -109,3 +114,33 @@ def limits_in_force(job: Job) -> LimitsInForce | None:
             advice="Ask without requireLimits, or run it on Linux.",
         )
     return LimitsInForce().replace(**dict.fromkeys(asked, NOT_APPLIED))
+
+
+def inheritance() -> dict[str, Any]:
+    """This process's own limits and nice value: a command that launchd's child starts would have launchd's."""
+    numbers = [getattr(resource, f"RLIMIT_{name}") for name in INHERITED]
+    return {
+        "limits": [[number, *resource.getrlimit(number)] for number in numbers],
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+    }
+
+
+def adopt(inherited: Any) -> None:
+    """Makes those this process's own, as far as its hard limits go."""
+    for number, *wanted in inherited["limits"]:
+        most = resource.getrlimit(number)[1]
+        soft, hard = (_least(value, most) for value in wanted)
+        try:
+            resource.setrlimit(number, (soft, hard))
+        except (OSError, ValueError):
+            pass  # one that this system bounds otherwise
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, inherited["nice"])
+    except OSError:
+        pass  # a higher priority than launchd gives
+
+
+def _least(one: int, other: int) -> int:
+    if resource.RLIM_INFINITY in (one, other):
+        return other if one == resource.RLIM_INFINITY else one
+    return min(one, other)

@@ -15,6 +15,7 @@ from contain.backend import (
 from contain.darwin import census, ending, keyboard
 from contain.darwin.lineage import LISTED, NOT_OBSERVED
 from contain.errors import SetupFailed
+from contain.job import LAUNCHD
 from receipts import Blocker, Usage, decode, encode
 
 TYPE_CHECKING = False
@@ -34,7 +35,7 @@ GATE_S = 5.0
 
 
 class AnchoredContainment:
-    """The ``session`` and ``group`` tiers; closing it ends the job."""
+    """The ``launchd``, ``session`` and ``group`` tiers; closing it ends the job."""
 
     leader, launcher = "anchor", "supervisor"
     proof: Proof
@@ -50,8 +51,8 @@ class AnchoredContainment:
         another: Callable[[], Supervisor],
     ) -> None:
         """Owns the supervisor. ``another`` starts one that finishes what a killed one has left."""
-        self._supervisor = supervisor
-        self._tree = census.Tree(libproc, proof)
+        self._supervisor = self._first = supervisor
+        self._tree = census.Tree(libproc, proof, supervisor.own)
         self._anchor = proof
         self._another = another
         self._started = 1
@@ -61,7 +62,7 @@ class AnchoredContainment:
         self._strays: Sequence[tuple[int, int]] = ()
         """(pid, unique id) of whom the supervisor knew outside of session and group when the command ended."""
         self.proof = proof
-        self.tier = proof.scope
+        self.tier = proof.scope if proof.coalition is None else LAUNCHD
         self.limits = limits
         self.detached: str | None = NOT_OBSERVED
         self._is_apart = proof.scope == census.GROUP  # in our session, on its terminal, and not in our group
@@ -187,7 +188,8 @@ class AnchoredContainment:
         return len(self._tree.census().members)
 
     def remove_cgroups(self) -> tuple[str, ...]:
-        """There are none."""
+        """There are none; but what launchd knows of the job is removed, before it is called released."""
+        self._first.retire()
         return ()
 
     def members(self) -> tuple[Blocker, ...]:

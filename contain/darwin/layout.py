@@ -30,6 +30,8 @@ struct proc_bsdinfowithuniqid {
     struct proc_bsdinfo bsd;
     struct proc_uniqidentifierinfo unique;
 };
+struct proc_pidcoalitioninfo { uint64_t coalition_id[2], reserved1, reserved2, reserved3; };
+struct procinfo_coalinfo { uint64_t coalition_id; uint32_t coalition_type, coalition_tasks; };
 typedef struct { uint32_t val[8]; } audit_token_t;
 struct kevent {
     uintptr_t ident;
@@ -62,6 +64,7 @@ struct vm_statistics64 {
 int proc_listpids(uint32_t type, uint32_t typeinfo, void *buffer, int buffersize);
 int proc_listpidspath(uint32_t type, uint32_t typeinfo, const char *path, uint32_t pathflags, void *buffer,
     int buffersize);
+int proc_listcoalitions(int flavor, int type, void *buffer, int buffersize);
 int proc_pidinfo(int pid, int flavor, uint64_t arg, void *buffer, int buffersize);
 int proc_signal_with_audittoken(audit_token_t *token, int sig);
 int sysctl(int *name, unsigned int namelen, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
@@ -75,6 +78,7 @@ int getsid(int pid);
 int fstatfs(int fd, struct statfs *into);
 int fstatfs$INODE64(int fd, struct statfs *into);
 int getsockopt(int socket, int level, int option, void *value, uint32_t *length);
+int getpeereid(int fd, uint32_t *uid, uint32_t *gid);
 unsigned int mach_host_self(void);
 int host_statistics64(unsigned int host, int flavor, void *info, unsigned int *count);
 int host_processor_info(unsigned int host, int flavor, unsigned int *cpus, uint32_t **info, unsigned int *count);
@@ -88,6 +92,8 @@ SIZES = {
     "struct proc_bsdshortinfo": 64,
     "struct proc_uniqidentifierinfo": 56,
     "struct proc_bsdinfowithuniqid": 192,
+    "struct proc_pidcoalitioninfo": 40,
+    "struct procinfo_coalinfo": 16,
     "audit_token_t": 32,
     "struct kevent": 32,
     "struct xsw_usage": 32,
@@ -104,6 +110,7 @@ OFFSETS = {
         "orig_ppidversion": 36,
     },
     "struct proc_bsdinfowithuniqid": {"unique": 136},
+    "struct procinfo_coalinfo": {"coalition_type": 8, "coalition_tasks": 12},
     "struct kevent": {"filter": 8, "flags": 10, "fflags": 12, "data": 16, "udata": 24},
     "struct xsw_usage": {"used": 16, "pagesize": 24},
     "struct statfs": {"type": 60, "fstypename": 72, "mntonname": 88},
@@ -122,8 +129,12 @@ OFFSETS = {
 # proc_listpids(3): which processes.
 ALL_PIDS, PGRP_ONLY, PPID_ONLY = 1, 2, 6
 
-# proc_pidinfo(3): flavours. These two and the lists need no privilege; 3 asks for the same uid.
-SHORT_INFO, UNIQUE_INFO = 13, 17
+# proc_pidinfo(3): flavours. These and the lists need no privilege; 3 asks for the same uid.
+SHORT_INFO, UNIQUE_INFO, COALITION_INFO = 13, 17, 20
+
+# proc_listcoalitions: those of one type, and which type; each process is in one of either.
+ONE_TYPE, RESOURCE = 2, 0
+
 
 # p_stat, and a flag of the short and the full information.
 RUNNING_STATUS, ZOMBIE_STATUS = 2, 5

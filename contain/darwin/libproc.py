@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PID_BYTES = 4
 SPARE_PIDS = 32
+SPARE_COALITIONS = 1024
 MOST_LOOKS = 8
 """A list may grow as it is read, and it is read again with more room; not for ever."""
 
@@ -171,6 +172,35 @@ class Libproc:
             raise failed(number)
         return found
 
+    def coalition(self, pid: int) -> int:
+        """The resource coalition that it is in, for its whole life. Raises OSError: ESRCH for ended ones."""
+        return int(self._about(pid, layout.COALITION_INFO, "struct proc_pidcoalitioninfo").coalition_id[0])
+
+    def tasks(self, coalition: int) -> int:
+        """How many processes a coalition has that run; 0 for one that is no more. Raises OSError."""
+        room = SPARE_COALITIONS
+        for _ in range(MOST_LOOKS):
+            buffer = self._ffi.new("struct procinfo_coalinfo[]", room)
+            each = layout.SIZES["struct procinfo_coalinfo"]
+            got, number = self.handle.call(
+                "proc_listcoalitions", layout.ONE_TYPE, layout.RESOURCE, buffer, room * each
+            )
+            if got <= 0:
+                raise failed(number or errno.ENODATA)  # we are in one ourselves, so there is one
+            if got < room * each:
+                found = buffer[0 : got // each]
+                return sum(int(one.coalition_tasks) for one in found if one.coalition_id == coalition)
+            room *= 2
+        raise OSError(errno.EAGAIN, "the list of coalitions grows faster than it can be read")
+
+    def peer(self, fd: int) -> tuple[int, int]:
+        """(uid, pid) at the other end of a connected Unix socket. Raises OSError."""
+        uid, gid = self._ffi.new("uint32_t *"), self._ffi.new("uint32_t *")
+        result, number = self.handle.call("getpeereid", fd, uid, gid)
+        if result != 0:
+            raise failed(number)
+        return int(uid[0]), self.peer_pid(fd)
+
     def with_open(self, path: str) -> Sequence[int]:
         """The pids that have a file open. Raises OSError."""
         room = self._room(layout.ALL_PIDS, 0)
@@ -191,7 +221,7 @@ class Libproc:
             raise failed(number)
         return str(self._ffi.string(found.fstypename).decode("ascii", "replace"))
 
-    def peer(self, socket: int) -> int:
+    def peer_pid(self, socket: int) -> int:
         """The pid of who used the other end of a connected AF_UNIX socket last. Raises OSError: it may have hung up."""
         pid, size = self._ffi.new("int *"), self._ffi.new("uint32_t *", PID_BYTES)
         result, number = self.handle.call(

@@ -5,7 +5,8 @@
    that lived and died between two looks;
 3. a file that the command inherits open: who has it open is a descendant. Misses who closes what it did not open.
 
-So the words are ``listed`` and ``not-observed``, and never "none".
+So the words are ``listed`` and ``not-observed``, and never "none". In a coalition of its own a job has nobody outside,
+and nothing is looked for.
 """
 
 from __future__ import annotations
@@ -17,15 +18,23 @@ from contain.darwin import census, mark
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contain.darwin.census import Member, Tree
+    from receipts import Anchor
 
-LISTED, NOT_OBSERVED = "listed", "not-observed"
+LISTED, NOT_OBSERVED, EXCLUDED = "listed", "not-observed", "excluded"
+
+
+def at_end(proof: Anchor, *, seen_outside: bool = False) -> str:
+    """The honest word for a job that is proven over. Only a coalition that was counted empty excludes anybody."""
+    if proof.coalition is not None:
+        return EXCLUDED
+    return LISTED if seen_outside else NOT_OBSERVED
 
 
 class Lineage:
     """What is known of a job's descent. Ids of the dead are kept: their children come later."""
 
     def __init__(self, tree: Tree, marked: str | None) -> None:
-        """``marked``: the path of the inherited file; None for none."""
+        """``marked``: the path of the inherited file; None for none. In a coalition there is nothing to look for."""
         self._tree = tree
         self._libproc = tree.libproc
         self._proof = proof = tree.proof
@@ -39,6 +48,8 @@ class Lineage:
 
     def scan(self) -> None:
         """One look at every process that is younger than the anchor. What cannot be seen is left for the next."""
+        if self._proof.coalition is not None:
+            return
         try:
             young = self._tree.younger()
             self._versions.add(self._libproc.identity(self._proof.pid).version)
@@ -111,4 +122,4 @@ class Lineage:
     @property
     def detached(self) -> str:
         """The honest word."""
-        return LISTED if self.seen_outside else NOT_OBSERVED
+        return at_end(self._proof, seen_outside=self.seen_outside)

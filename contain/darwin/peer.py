@@ -44,10 +44,10 @@ def is_inside(tree: Tree, socket: int) -> bool | None:
 
 def _look(tree: Tree, socket: int) -> bool | None:
     """Once. Raises OSError."""
-    pid = tree.libproc.peer(socket)
+    pid = tree.libproc.peer_pid(socket)
     unique_id = tree.libproc.identity(pid).unique_id
     found = _descends(tree, pid)
-    same = tree.libproc.peer(socket) == pid and tree.libproc.identity(pid).unique_id == unique_id
+    same = tree.libproc.peer_pid(socket) == pid and tree.libproc.identity(pid).unique_id == unique_id
     return found if same else None
 
 

@@ -2,6 +2,8 @@
 
     wrapper --socket--> supervisor --socket--> anchor, the leader of the group --> command
 
+It is the wrapper's child, or launchd's (contain.darwin.launchd_job).
+
 It holds the anchor as its unreaped child, so that the group's number stays the job's; it looks who leaves; and it alone
 says that the job is over. With a recorded proof instead of a command it ends what a killed supervisor has left.
 """
@@ -12,17 +14,26 @@ import os
 import time
 
 from contain.csignal import csignal as signal
-from contain.darwin import anchored, census, channel, ending, layout, mark, wire
+from contain.darwin import anchored, birth, census, channel, command, ending, layout, lineage, mark, wire
 from contain.darwin.handle import opened
 from contain.darwin.kqueue import Kqueue
 from contain.darwin.libproc import Libproc
-from contain.darwin.lineage import NOT_OBSERVED, Lineage
+from contain.darwin.lineage import Lineage
 from receipts import Anchor, decode, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, Protocol
+
+    class WrapperProcess(Protocol):
+        """The wrapper, as a process."""
+
+        pid: int
+
+        def gone(self) -> bool:
+            """True only on proof."""
+
 
 CHANNEL = 3
 FIRST_FREE = 4
@@ -50,15 +61,33 @@ IGNORED = (
 )
 
 
+class Parent:
+    """A wrapper whose child we are."""
+
+    def __init__(self) -> None:
+        """As it is now."""
+        self.pid = os.getppid()
+
+    def gone(self) -> bool:
+        """Its children are given to another at that."""
+        return os.getppid() != self.pid
+
+
 class Supervision:
     """One job, from its anchor's birth to its proven end."""
 
-    def __init__(self, wrapper: channel.Channel, libproc: Libproc, request: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        wrapper: channel.Channel,
+        libproc: Libproc,
+        request: Mapping[str, Any],
+        process: WrapperProcess,
+    ) -> None:
         """Nothing is started yet."""
         self.wrapper = wrapper
         self.libproc = libproc
         self.request = request
-        self.parent = os.getppid()
+        self.process = process
         self.kqueue: Kqueue | None = None
         self.ended = False
         self.started = False
@@ -84,15 +113,18 @@ class Supervision:
         session = bool(self.request["session"])
         fds = [_high(fd) for fd in fds]
         kept = [*zip(fds[4:], self.request["keep"], strict=True)]
+        service: str | None = self.request.get("service")
         path, mark_fd = None, -1
         try:
-            path, mark_fd, _ = mark.make()  # locked as long as this process lives
-            mark_fd = _high(mark_fd)
-            kept += [(mark_fd, _free(self.request["keep"]))]
+            if service is None:  # else nobody can leave, and there is nothing to mark
+                path, mark_fd, _ = mark.make()  # locked as long as this process lives
+                mark_fd = _high(mark_fd)
+                kept += [(mark_fd, _free(self.request["keep"]))]
             self.leader = anchored.Leader(program, fds[:4], kept, session=session)
             self.leader.tell(block)
             report = self.leader.report()
-            self.proof = self.leader.prove(self.libproc, session=session)
+            self.proof = self.leader.prove(self.libproc, session=session, service=service)
+            own = () if service is None else (birth.take(self.libproc, os.getpid()),)
         except OSError as error:
             self.say("broke", step="anchor", errno=error.errno or 0)
             if path is not None:
@@ -101,7 +133,7 @@ class Supervision:
         finally:
             for fd in (*fds, *([mark_fd] if mark_fd >= 0 else [])):
                 os.close(fd)
-        self.tree = census.Tree(self.libproc, self.proof)
+        self.tree = census.Tree(self.libproc, self.proof, own)
         self.lineage = Lineage(self.tree, path)
         if report is None or report.kind != wire.READY:
             self.say("broke", step="anchor", errno=0)
@@ -117,15 +149,15 @@ class Supervision:
             self.kqueue = Kqueue(self.libproc.handle)
             self.kqueue.watch_readable(self.wrapper.fileno())
             self.kqueue.watch_readable(self.leader.fd)
-            self.kqueue.watch_process(self.parent)
+            self.kqueue.watch_process(self.process.pid)
             self.kqueue.watch_process(self.leader.pid, layout.NOTE_EXIT | layout.NOTE_FORK)
         except OSError:
             if self.kqueue is not None:
                 self.kqueue.close()
             self.kqueue = None
 
-    def live(self) -> None:
-        """Until the job is over, or the wrapper is gone and all was tried."""
+    def live(self) -> bool:
+        """Until the job is over (True), or the wrapper is gone and all was tried."""
         while True:
             self._wait()
             self._hear_wrapper()
@@ -138,10 +170,10 @@ class Supervision:
                 self.say("sent", signal="TERM")
                 self.kill_s = now_s + float(self.request["kill_ms"]) / 1000
             if self.kill_s is not None and now_s >= self.kill_s and self.finish():
-                return
+                return True
             if self.kill_s is not None and now_s >= self.kill_s:
                 if self.wrapper.over:
-                    return  # held: whoever inspects the receipt goes on
+                    return False  # held: whoever inspects the receipt goes on
                 self.kill_s = now_s + AGAIN_S
 
     def _wait(self) -> None:
@@ -174,7 +206,7 @@ class Supervision:
                 self.kill_s = time.monotonic() + float(str(message["grace_ms"])) / 1000
             elif order == "kill":
                 self.kill_s = time.monotonic()
-        if (self.wrapper.over or os.getppid() != self.parent) and self.kill_s is None:
+        if (self.wrapper.over or self.process.gone()) and self.kill_s is None:
             self.wrapper.over = True
             self.kill_s = time.monotonic()
 
@@ -265,12 +297,13 @@ class Supervision:
 
 def finish_recorded(wrapper: channel.Channel, libproc: Libproc, proof: Anchor) -> None:
     """Ends a job whose supervisor was killed. Its anchor is nobody's child that we know: exact births only."""
+    detached = lineage.at_end(proof)
     tree = census.Tree(libproc, proof)
     while not wrapper.over:
         end = ending.kill(tree, pinned=False)
         try:
             if end.empty:
-                wrapper.send({"event": "drained", "detached": NOT_OBSERVED})
+                wrapper.send({"event": "drained", "detached": detached})
                 return
             wrapper.send({"event": "held", "why": end.why, "blockers": [encode(one) for one in end.blockers]})
         except OSError:
@@ -291,31 +324,41 @@ def _free(kept: list[int]) -> int:
     return next(number for number in range(198, 0, -1) if number not in kept)
 
 
-def main(library: str, program: str) -> None:
-    """The whole process."""
+def settle(first_free: int) -> None:
+    """Nobody ends a supervisor by an ordinary signal, and it keeps nothing open that it was not given."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    os.closerange(FIRST_FREE, MOST_OPEN)
+    os.closerange(first_free, MOST_OPEN)
+
+
+def main(library: str, program: str) -> None:
+    """The whole process, as the wrapper's child."""
+    settle(FIRST_FREE)
     wrapper = channel.of(CHANNEL)
     os.set_inheritable(CHANNEL, False)
-    libproc = Libproc(opened(library or None))
+    serve(wrapper, Libproc(opened(library or None)), program, Parent())
+
+
+def serve(wrapper: channel.Channel, libproc: Libproc, program: str, process: WrapperProcess) -> bool:
+    """One job, or the rest of one. True: it is over, and that was said."""
     try:
-        _serve(wrapper, libproc, program)
+        return _serve(wrapper, libproc, program, process)
     except Exception as error:
         # Its stderr is nobody's. The wrapper sees our end after this, and the anchor sees it as well.
         wrapper.send({"event": "failed", "why": f"{type(error).__name__}: {error}"})
         raise
 
 
-def _serve(wrapper: channel.Channel, libproc: Libproc, program: str) -> None:
+def _serve(wrapper: channel.Channel, libproc: Libproc, program: str, process: WrapperProcess) -> bool:
     fds = wrapper.receive_fds()
     request = wrapper.receive()
     if request is None:
-        return
+        return False
     if request["kind"] == "finish":
         finish_recorded(wrapper, libproc, decode(Anchor, request["proof"], "proof"))
-        return
+        return True
     block = wrapper.receive_bytes(int(str(request["bytes"])))
-    supervision = Supervision(wrapper, libproc, request)
-    if supervision.prepare(program, fds, block):
-        supervision.live()
+    if "inherit" in request:
+        command.adopt(request["inherit"])
+    supervision = Supervision(wrapper, libproc, request, process)
+    return supervision.prepare(program, fds, block) and supervision.live()

@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from contain.backend import Birth
     from receipts import Anchor
 
 ANSWER_S = 10.0
@@ -35,6 +36,9 @@ START = (
 
 class Supervisor:
     """A running supervisor, with or without a job yet. It ends when ``close`` hangs up, once its job is over."""
+
+    own: Sequence[Birth] = ()
+    """Who of us is among the job's processes, and not of the job."""
 
     def __init__(self, library: str | None, program: str, *, own_session: bool) -> None:
         """Starts it. Raises UnsupportedPlatform."""
@@ -116,6 +120,9 @@ class Supervisor:
             step="supervisor",
             advice="Ask again; if it stays so, look what ends or stops it.",
         )
+
+    def retire(self) -> None:
+        """Its job is over, and it is our child: nothing else knows of it."""
 
     def close(self) -> None:
         """Hangs up, at which it ends its job, and reaps it where that is at once; it never waits for a job's end."""

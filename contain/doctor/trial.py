@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from receipts import Receipt
 
 COMMAND = "true"
+USUAL = ("namespace", "session")
+"""The tier of a job that asks for none, one a platform: the trial's."""
 LONGEST_MS = 5000
 """A job takes some milliseconds; a machine on which it does not must still get its report."""
 ASKED = Limits(memory_bytes=1 << 30, cpus=1.0, pids=1000)
@@ -160,10 +162,10 @@ def _limits(receipt: Receipt) -> Check:
 def tiers(backend: Backend, prediction: Prediction) -> dict[str, str]:
     """Each tier of this platform, the weakest first -> ``works``, ``refused``, ``untried`` or ``absent``.
 
-    ``absent``: not in this version. ``untried``: there is a stronger one that works.
+    ``absent``: not in this version. ``untried``: it is had by who asks for it, or has a terminal.
     """
     known = backend.tiers()
     family = LINUX_TIERS if set(known) <= set(LINUX_TIERS) else DARWIN_TIERS
     found = {name: "untried" if name in known else "absent" for name in family}
-    found[prediction.tier or known[-1]] = "works" if prediction.works else "refused"
+    found |= {name: "works" if prediction.works else "refused" for name in USUAL if name in known}
     return found

@@ -302,6 +302,9 @@ class LinuxBackend:
         for path in paths:
             leaf.sweep(path)
 
+    def unload(self, proof: Proof) -> None:
+        """Nothing: the kernel forgets a namespace with its last process."""
+
     def file_system_magic(self, fd: int) -> int:
         """See contain.backend.Backend. Raises OSError."""
         return native.file_system_magic(fd)

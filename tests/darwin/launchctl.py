@@ -1,13 +1,17 @@
 """A stand-in for launchctl and launchd in one world: `launchctl.py LIBRARY bootstrap|bootout|print ...`.
 
 What it keeps of the real one: a job is a child of pid 1 in a coalition of its own; when its main process ends, what is
-left of that process's group is killed and nothing else; a label is loaded once. From source: never compared with a Mac.
+left of that process's group is killed and nothing else; a label is loaded once, and stays loaded when the process has
+ended; its removal asks by TERM, waits, kills, and returns when the process is gone. From source: never compared with a
+Mac. A file ``join`` beside the notes holds the id of the coalition that jobs get in the place of one of their own; one
+``refuses`` the domains that are none here.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import plistlib
@@ -21,8 +25,11 @@ assert sys.platform == "linux"  # a Mac has its own
 
 Plist: TypeAlias = dict[str, Any]
 
-ALREADY, NOT_LOADED, USAGE = 5, 3, 64
+ALREADY, NOT_LOADED, USAGE, NO_DOMAIN = 5, 3, 64, 125
 """Exit statuses, as launchctl's: the errno that it prints."""
+
+EXIT_S = 20
+"""Between TERM and KILL, where the job says nothing of it."""
 
 
 class Launchd:
@@ -34,8 +41,10 @@ class Launchd:
         self._jobs = Path(library).parent / "launchd"
         self._jobs.mkdir(exist_ok=True)
 
-    def bootstrap(self, _domain: str, plist: str) -> int:
+    def bootstrap(self, domain: str, plist: str) -> int:
         """Loads a job and, with RunAtLoad, starts it."""
+        if domain.partition("/")[0] in self._told("refuses").split():
+            return _says("Bootstrap failed: 125: Domain does not support specified action", NO_DOMAIN)
         job: Plist = plistlib.loads(Path(plist).read_bytes())
         note = self._jobs / job["Label"]
         if note.exists():
@@ -46,6 +55,21 @@ class Launchd:
         while job.get("RunAtLoad") and note.exists() and not json.loads(note.read_text()):
             select.select([], [], [], 0.005)
         return 0
+
+    def _told(self, name: str) -> str:
+        path = self._jobs / name
+        return path.read_text() if path.exists() else ""
+
+    def _note(self, note: Path, **facts: int) -> None:
+        """Only of a job that is still loaded."""
+        unfinished = note.with_name(f"{note.name}.part")
+        unfinished.write_text(json.dumps(facts))
+        with (self._jobs / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if note.exists():
+                unfinished.rename(note)
+            else:
+                unfinished.unlink()
 
     def _launch(self, job: Plist, note: Path) -> None:
         """In launchd's place: starts the main process as an orphan, and clears its group when it has ended."""
@@ -63,19 +87,19 @@ class Launchd:
         os.wait()
         main = int(os.read(reader, 32))
         watch = os.pidfd_open(main)
-        unfinished = note.with_suffix(".part")
-        unfinished.write_text(json.dumps({"pid": main}))
-        unfinished.rename(note)
+        self._note(note, pid=main, exit_s=job.get("ExitTimeOut", EXIT_S))
         select.select([watch], [], [])
         if not job.get("AbandonProcessGroup"):
             self._lib.killpg(main, signal.SIGKILL)
-        note.unlink(missing_ok=True)
+        self._note(note, pid=0)
         os._exit(0)
 
     def _become(self, job: Plist) -> None:
         """The main process: a session and a coalition of its own, then the program."""
         os.setsid()
-        if self._lib.fakexnu_control(f"coalition pid={os.getpid()}".encode()) < 0:
+        join = self._told("join")
+        command = f"coalition-join pid={os.getpid()} id={join}" if join else f"coalition pid={os.getpid()}"
+        if self._lib.fakexnu_control(command.encode()) < 0:
             os._exit(errno.EIO)
         for fd, key in ((0, "StandardInPath"), (1, "StandardOutPath"), (2, "StandardErrorPath")):
             opened = os.open(job.get(key, "/dev/null"), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -86,15 +110,27 @@ class Launchd:
         os.execve(program[0], program, job.get("EnvironmentVariables", {}))  # noqa: S606 - an exec
 
     def bootout(self, target: str) -> int:
-        """Unloads a job; its main process is sent TERM."""
+        """Unloads a job, when its main process has ended: by TERM, or later by KILL."""
         note = self._jobs / target.rpartition("/")[2]
         if not note.exists():
             return _says("Boot-out failed: 3: No such process", NOT_LOADED)
-        pid = json.loads(note.read_text()).get("pid")
-        if pid:
-            self._lib.kill(pid, signal.SIGTERM)
-        note.unlink(missing_ok=True)
+        facts = json.loads(note.read_text())
+        if facts.get("pid"):
+            self._end(facts["pid"], facts["exit_s"])
+        with (self._jobs / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            note.unlink(missing_ok=True)
         return 0
+
+    def _end(self, pid: int, exit_s: int) -> None:
+        try:
+            watch = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        self._lib.kill(pid, signal.SIGTERM)
+        if not select.select([watch], [], [], exit_s)[0]:
+            self._lib.kill(pid, signal.SIGKILL)
+            select.select([watch], [], [])
 
     def print(self, target: str) -> int:
         """Tells the pid of a job that is loaded."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from pathlib import Path
 
 import contain.platform
 from contain.darwin.backend import DarwinBackend
@@ -12,7 +13,10 @@ from contain.darwin.backend import DarwinBackend
 def main() -> int:
     """Everything above the backend is the product's own."""
     library, program = sys.argv[1], sys.argv[2]
-    contain.platform.backend = functools.partial(DarwinBackend, library=library, program=program)
+    launchctl = str(Path(library).with_name("launchctl"))  # where a world has it
+    contain.platform.backend = functools.partial(
+        DarwinBackend, library=library, program=program, launchctl=launchctl
+    )
     from contain.cli.main import main as verb  # noqa: PLC0415 - it takes the backend as it is then
 
     return verb(sys.argv[3:])

@@ -19,6 +19,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from contain.darwin import launchd
+from contain.darwin.handle import opened
+from contain.darwin.libproc import Libproc
 from tests.darwin.abi import (
     ALL_PIDS,
     BARRIER,
@@ -34,7 +37,7 @@ from tests.darwin.abi import (
     ffi,
 )
 from tests.darwin.events import Kqueue
-from tests.darwin.processes import DAEMON, Actors, until
+from tests.darwin.processes import DAEMON, WAIT_S, Actors, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,6 +119,32 @@ def p4_coalition(darwin: Darwin, actors: Actors) -> Finding:
     daemon = actors.other(actors.says(actors.script(DAEMON)))
     own, its = darwin.pidinfo(os.getpid(), COALITION), darwin.pidinfo(daemon, COALITION)
     return {"own": own.coalition_id[0], "daemon's": its.coalition_id[0]}
+
+
+def p4_launchd(darwin: Darwin, _actors: Actors) -> Finding:
+    """Does launchd give a job a coalition of its own, which domain has it, and how many are in there?"""
+    launchctl = str(Path(darwin.path).with_name("launchctl")) if darwin.path else launchd.LAUNCHCTL
+    own = darwin.pidinfo(os.getpid(), COALITION).coalition_id[0]
+    found: Finding = {"own": own}
+    libproc = Libproc(opened(darwin.path))
+    for domain in launchd.DOMAINS:
+        with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+            target = launchd.service(domain, f"probe-{os.getpid()}")
+            told = Path(folder, "pid")
+            script = f"echo $$ > {folder}/part; mv {folder}/part {told}; exec sleep 60"
+            plist = launchd.write(folder, target, ["/bin/sh", "-c", script])
+            call = launchd.bootstrap(launchctl, target, plist)
+            status = call.wait(WAIT_S)
+            found[domain] = {"status": status, "said": call.why}
+            if status == 0:
+                until(told.exists, "it runs")
+                its = libproc.coalition(int(told.read_text()))
+                began_s = time.monotonic()
+                tasks = libproc.tasks(its)
+                launchd.bootout(launchctl, target, WAIT_S)
+                removed_ms = (time.monotonic() - began_s) * 1000
+                found[domain] = {"coalition": its, "tasks": tasks, "removed_ms": round(removed_ms)}
+    return found
 
 
 def p5_exact(darwin: Darwin, actors: Actors) -> Finding:
@@ -268,6 +297,7 @@ PROBES: tuple[Callable[[Darwin, Actors], Finding], ...] = (
     p2_parents,
     p3_escape,
     p4_coalition,
+    p4_launchd,
     p5_exact,
     p6_killpg,
     p7_attach,

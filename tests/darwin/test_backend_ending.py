@@ -265,7 +265,7 @@ def test_the_mark_of_a_killed_supervisor_is_swept(jobs: Jobs) -> None:
     kill(owner)
     assert jobs.drained(other)
     jobs.backend.sweep_cgroups()
-    left = [path.name.split("-")[2] for path in Path(mark.FOLDER).glob("contain-mark-*")]
+    left = [path.name.split("-")[3] for path in Path(mark.FOLDER).glob("contain-mark-*")]
     assert str(mine) in left
     assert str(owner) not in left
     living.kill()

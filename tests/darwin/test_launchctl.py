@@ -62,7 +62,7 @@ def test_a_job_has_a_coalition_and_a_parent_that_are_not_ours(
 def test_when_its_main_process_ends_only_its_group_is_cleared(
     lineage: World, darwin: Darwin, tmp_path: Path
 ) -> None:
-    """The daemon lives on, in the coalition: launchd promises no more."""
+    """The daemon lives on, in the coalition: launchd promises no more. The job stays loaded, until it is removed."""
     main = loaded(lineage, tmp_path, "sleep 600 & setsid sleep 600 & wait")
     coalition = darwin.pidinfo(main, COALITION).coalition_id[0]
     until(lambda: len({darwin.getsid(pid) for pid in members(darwin, coalition)}) == 2, "the daemon has left")
@@ -70,7 +70,9 @@ def test_when_its_main_process_ends_only_its_group_is_cleared(
     until(lambda: len(members(darwin, coalition)) == 1, "its group is cleared")
     (daemon,) = members(darwin, coalition)
     assert darwin.getsid(daemon) == daemon
-    until(lambda: launchctl(lineage, "print", TARGET).returncode == 3, "the job is over")
+    until(lambda: "pid = 0" in launchctl(lineage, "print", TARGET).stdout, "the job is over")
+    assert launchctl(lineage, "bootout", TARGET).returncode == 0
+    assert launchctl(lineage, "print", TARGET).returncode == 3
 
 
 def test_a_label_is_loaded_once(lineage: World, darwin: Darwin, tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ def test_every_probe_finds_something(lineage: World) -> None:
     assert [name for name, finding in found.items() if "failed" in finding] == [], found
     assert found["p1_zombies"]["flavour 13 arg 0"] == "ESRCH"
     assert found["p1_zombies"]["flavour 13 arg 1"] == "data"
+    assert found["p4_launchd"]["gui"]["coalition"] != found["p4_launchd"]["own"]
+    assert found["p4_launchd"]["gui"]["tasks"] == 1
     assert found["p5_exact"] == {"symbol": True, "token of before the exec": "ESRCH", "token of now": "0"}
     assert found["p6_killpg"] == {"live": "0", "pgid 1": "EPERM", "zombie": "EPERM", "reaped": "ESRCH"}
 

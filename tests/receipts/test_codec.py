@@ -87,6 +87,10 @@ KNOWN = {
     "v1-held": FULL,
     "v1-limited": LIMITED,
     "v1-anchored": prepared().replace(tier="session", proof=ANCHOR),
+    "v1-launchd": prepared().replace(
+        tier="launchd",
+        proof=ANCHOR.replace(coalition=512, service="gui/501/contain.00000000-0000-4000-8000-000000000001"),
+    ),
 }
 
 

@@ -80,3 +80,14 @@ EXPORTED int getsockopt(int fd, int level, int option, void *value, socklen_t *l
     if (error) errno = error;
     return error ? -1 : 0;
 }
+
+EXPORTED int getpeereid(int fd, uid_t *uid, gid_t *gid);
+int getpeereid(int fd, uid_t *uid, gid_t *gid) {
+    struct ucred peer;
+    int error = peer_of(fd, &peer);
+    if (error) errno = error;
+    if (error) return -1;
+    *uid = peer.uid;
+    *gid = peer.gid;
+    return 0;
+}
