@@ -7,11 +7,12 @@ from receipts import Anchor, Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Protocol
 
     from contain.errors import ContainError
     from contain.job import Job
+    from contain.machine import Machine, Sampler, TreeUse
     from receipts import Blocker, LimitsInForce, Proof, Usage
 else:
     Protocol = object
@@ -138,97 +139,6 @@ class Observation(Record):
     def gone(self) -> bool:
         """True only on proof."""
         return self.state == "gone"
-
-
-class Unknown(Record):
-    """A sensor that exists and failed now. One that this machine never had reads None."""
-
-    why: str
-
-
-class Disk(Record):
-    """One volume."""
-
-    free_mib: float
-    total_mib: float
-
-
-class Machine(Record):
-    """What this machine is for as long as it is up, judged once, with the sources of the judgement.
-
-    ``cores`` is the smallest of ``online``, ``affinity`` and ``quota`` (rounded up), and at least 1.
-    """
-
-    cores: int
-    online: int
-    affinity: int
-    quota: float | None
-    """Busy cores that the tightest cgroup around us allows; None without one."""
-    memory_mib: float
-    """The RAM, or the tightest cgroup's limit."""
-    sensors: tuple[str, ...]
-    """The fields of Sample that this machine has."""
-
-
-class Sample(Record):
-    """One reading of the machine: each value a number, None (this machine has no such sensor) or Unknown (it failed).
-
-    cpu and memory are of the part that we may use: a cgroup's limit or an affinity counts as the machine's end.
-    """
-
-    id: str = ""
-    at_s: float = 0.0
-    """CLOCK_MONOTONIC."""
-    interval_s: float = 0.0
-    """What ``busy`` is the average of; 0: it is the number of runnable tasks at this moment, and no average."""
-    busy: float | Unknown | None = None
-    """Busy cores."""
-    load1: float | Unknown | None = None
-    psi_cpu: float | Unknown | None = None
-    """Percent of the last ten seconds: some for cpu, full for io and memory."""
-    psi_io: float | Unknown | None = None
-    psi_memory: float | Unknown | None = None
-    psi_io_some: float | Unknown | None = None
-    psi_memory_some: float | Unknown | None = None
-    blocked: float | Unknown | None = None
-    """Tasks that wait for a disk, uninterruptibly."""
-    available_mib: float | Unknown | None = None
-    swap_used_mib: float | Unknown | None = None
-    disks: tuple[tuple[str, Disk | Unknown], ...] = ()
-    """By volume: ``home``, ``work``."""
-
-
-class TreeUse(Record):
-    """What a containment's tree has used since it began, and has now."""
-
-    cpu_s: float
-    rss_mib: float
-    processes: int
-
-
-class Sampler(Protocol):
-    """Reads the machine again and again."""
-
-    def sample(self, volumes: Mapping[str, str] | None = None) -> Sample:
-        """Everything, once. ``volumes``: name -> a directory on it."""
-
-    def disks(self, volumes: Mapping[str, str]) -> tuple[tuple[str, Disk | Unknown], ...]:
-        """Those volumes alone."""
-
-    def counters(self) -> object:
-        """What the next sample counts from, as plain values, to be kept; None for none."""
-
-    def resume(self, counters: object) -> None:
-        """Counts from there. Raises ValueError or TypeError for what ``counters`` did not give."""
-
-
-class Shortcut(Protocol):
-    """Another path to a directory, short enough for a socket's address below it."""
-
-    path: str
-
-    def close(self) -> None:
-        """The path is not needed any more. Never raises."""
 
 
 class SignalSource(Protocol):

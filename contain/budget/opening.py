@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from contain.backend import Machine
 from contain.budget import beside, nested
 from contain.budget.costs import Costs
 from contain.budget.nested import Answerer
@@ -16,6 +15,7 @@ from contain.budget.registry import Registry
 from contain.budget.registry.rows import dumps, loads
 from contain.budget.sampling import SharedSampler
 from contain.errors import BadPolicy, RegistryDamaged, UnsafePlace
+from contain.machine import Machine
 from receipts import KERNEL, Unsafe, open_place
 
 TYPE_CHECKING = False

@@ -10,15 +10,15 @@ import fcntl
 import os
 import time
 
-from contain.backend import Sample, Unknown
 from contain.budget import beside
+from contain.machine import Sample, Unknown
 from receipts import fields, jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from contain.backend import Sampler
+    from contain.machine import Sampler
 
 FILE = "sample.json"
 LOCK = "sample.lock"

@@ -16,11 +16,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from contain.backend import Unknown
     from contain.budget.arbiter import Now, Permit, Reason
     from contain.budget.opening import Budget
     from contain.budget.queue.desk import Desk
     from contain.budget.registry import Book, PermitRow, TicketRow
+    from contain.machine import Unknown
 
 VERSION = 1
 """Of the published form, docs/STATUS.md and contain/schemas/status.json: a field that goes or changes raises it."""

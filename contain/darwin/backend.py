@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Iterable, Mapping, Sequence
 
-    from contain.backend import Birth, Launch, Machine, Sampler, Shortcut, SignalSource, TreeUse, Watched
+    from contain.backend import Birth, Launch, Shortcut, SignalSource, Watched
     from contain.errors import ContainError
     from contain.job import Job
+    from contain.machine import Machine, Sampler, TreeUse
     from receipts import Blocker, Proof
 
 LOOK_S = 0.05

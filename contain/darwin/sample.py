@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from contain.backend import Disk, Machine, Sample, Unknown
+from contain.machine import Disk, Machine, Sample, Unknown
 from receipts import Record
 
 TYPE_CHECKING = False

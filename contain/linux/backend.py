@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Iterable, Sequence
 
-    from contain.backend import Birth, Launch, Machine, Sampler, Shortcut, SignalSource, TreeUse, Watched
+    from contain.backend import Birth, Launch, Shortcut, SignalSource, Watched
     from contain.errors import ContainError
     from contain.job import Job
     from contain.linux.tree_limits import TreeLimits
     from contain.linux.tree_memory import TreeMemory
+    from contain.machine import Machine, Sampler, TreeUse
     from receipts import Blocker, Proof
 
 

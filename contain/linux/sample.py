@@ -10,8 +10,8 @@ import math
 import os
 import time
 
-from contain.backend import Disk, Machine, Sample, Unknown
 from contain.linux import bounds, procfs
+from contain.machine import Disk, Machine, Sample, Unknown
 from receipts import Record
 
 TYPE_CHECKING = False

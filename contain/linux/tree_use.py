@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from contain.backend import TreeUse
 from contain.linux import procfs
 from contain.linux.tree_memory import tree
+from contain.machine import TreeUse
 
 TICKS = os.sysconf("SC_CLK_TCK")
 MIB_PAGES = (1 << 20) // os.sysconf("SC_PAGE_SIZE")

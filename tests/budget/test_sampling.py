@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contain.backend import Machine, Unknown
 from contain.budget.sampling import FILE, SharedSampler
 from contain.linux.sample import Sampler, judge
+from contain.machine import Machine, Unknown
 from tests.session import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from contain.backend import Sample
+    from contain.machine import Sample
 
 
 class Counted(Sampler):

@@ -259,13 +259,13 @@ def test_a_watch_can_be_read_when_its_process_ends(jobs: Jobs) -> None:
 
 
 def test_the_mark_of_a_killed_supervisor_is_swept(jobs: Jobs) -> None:
-    """By its owner's birth, in the name: a living one's stays."""
+    """Nobody has locked it any more; a living one's stays."""
     living, other = jobs.start("sleep 600"), jobs.start("sleep 600")
     mine, owner = parent(living.proof.pid), parent(other.proof.pid)
     kill(owner)
     assert jobs.drained(other)
     jobs.backend.sweep_cgroups()
-    left = [path.name.split("-")[3] for path in Path(mark.FOLDER).glob("contain-mark-*")]
+    left = [path.name.split("-")[2] for path in Path(mark.FOLDER).glob("contain-mark-*")]
     assert str(mine) in left
     assert str(owner) not in left
     living.kill()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contain.backend import Machine, Unknown
 from contain.darwin import sample
 from contain.darwin.handle import opened
 from contain.darwin.mach import Mach
+from contain.machine import Machine, Unknown
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -116,7 +116,7 @@ def test_a_script_around_it(terminal: Terminal, contain: str) -> None:
     anchor = lent(terminal)
     terminal.type("one").until(r"one\r\none\r\n")
     kill(parent(anchor))
-    terminal.until("contain: the keeper was killed.*\n")
+    terminal.until("contain: what had launched the command was killed.*\n")
     terminal.type("two").until(r"\ngot two\r\n")
     lent(terminal)
     terminal.type("three").until(r"three\r\nthree\r\n")

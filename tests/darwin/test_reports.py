@@ -192,14 +192,22 @@ def test_a_stuck_exit_is_held_without_a_storm(xnu: World, receipts: Path, tmp_pa
     until(lambda: inspected(xnu, receipts)["state"] == "released", "released")
 
 
+def environ_of(pid: int) -> bytes:
+    """The variables that a process was executed with."""
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
 def test_an_environment_is_no_evidence(xnu: World, receipts: Path) -> None:
     """Who has the job's variables, whole, and is not of it lives on."""
     env = {"PATH": os.environ["PATH"], "JOB": "this one"}
     with session(xnu, receipts) as job:
         anchor = job.start("sleep", "600", env=env)["anchor"]["pid"]
-        told = Path(f"/proc/{members(anchor)[-1]}/environ").read_bytes()
+        until(
+            lambda: b"JOB=" in environ_of(members(anchor)[-1]), "it is executed"
+        )  # the gate opens before the fork
+        told = environ_of(members(anchor)[-1])
         outsider = subprocess.Popen(["sleep", "600"], env=env)
-        until(lambda: Path(f"/proc/{outsider.pid}/environ").read_bytes() == told, "the same variables")
+        until(lambda: environ_of(outsider.pid) == told, "the same variables")
         assert job.hang_up().finish()["state"] == "released"
     assert runs(outsider.pid)
     end(outsider)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from contain.backend import Disk, Sample, Unknown
 from contain.linux import bounds, sample
 from contain.linux.sample import Sampler, Ticks, judge
+from contain.machine import Disk, Sample, Unknown
 from tests.session import wait_until
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ stands still in suspend; ``until_s`` is wall time, since an operator means the c
 
 from __future__ import annotations
 
-from contain.backend import Disk, Sample, Unknown
+from contain.machine import Disk, Sample, Unknown
 from receipts.record import Record
 
 TYPE_CHECKING = False
