@@ -141,6 +141,15 @@ class Observation(Record):
         return self.state == "gone"
 
 
+class Shortcut(Protocol):
+    """Another path to a directory, short enough for a socket's address below it."""
+
+    path: str
+
+    def close(self) -> None:
+        """The path is not needed any more. Never raises."""
+
+
 class SignalSource(Protocol):
     """Signals as data."""
 

@@ -92,12 +92,3 @@ class Sampler(Protocol):
 
     def resume(self, counters: object) -> None:
         """Counts from there. Raises ValueError or TypeError for what ``counters`` did not give."""
-
-
-class Shortcut(Protocol):
-    """Another path to a directory, short enough for a socket's address below it."""
-
-    path: str
-
-    def close(self) -> None:
-        """The path is not needed any more. Never raises."""

@@ -43,6 +43,7 @@ def test_a_group_of_a_reused_number_is_left_alone(xnu: World, receipts: Path, *,
     with session(xnu, receipts) as job:
         anchor = job.start("sleep", "600")["anchor"]["pid"]
         supervisor = parent(anchor)
+        until(lambda: len(members(anchor)) > 1, "the command is there")  # the gate opens before the fork
         os.kill(supervisor, signal.SIGSTOP)  # so that the anchor stays
         kill_all(job.process.pid, *(pid for pid in members(anchor) if pid != anchor))
         job.process.wait()

@@ -22,9 +22,9 @@ FACTS = ("receipts.facts", "receipts.record", "receipts.codec", "receipts.jsonte
 PURE = (
     "__future__",
     "collections.abc",
-    "contain.backend",  # the records of a sample
     "contain.budget.arbiter",
     "contain.budget.policy",
+    "contain.machine",  # the records of a sample
     "heapq",
     "receipts.record",
 )
