@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from contain.budget.beside import NEW
 from tests.session import CONTAIN, WAIT_S
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ STAY = (
     "policy.json",
     "sample.json",
     "sample.lock",
+    "uses.json",
+    "uses.lock",
     "wake",
     "bindings",
 )
@@ -66,7 +69,7 @@ def leftovers(place: Place, root: Path) -> dict[str, Any]:
         "permits": status["permits"],
         "tickets": status["waiting"],
         "violations": violations.read_text().splitlines() if violations.exists() else [],
-        "files": [str(path) for path in root.glob("live/*/**/*") if path.name not in STAY],
+        "files": [str(path) for path in root.glob("live/*/**/*") if path.name.removesuffix(NEW) not in STAY],
         "receipts": [one for one in receipts if (one["state"], one["empty"]) != ("released", True)],
         "inspect": inspected.returncode,
         "tracebacks": said.read_text().count("Traceback") if said.exists() else 0,
