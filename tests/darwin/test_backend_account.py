@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from tests.darwin.world import World
 
 pytestmark = needs_root
-STATUS = json.loads(
-    (importlib.resources.files("contain") / "schemas" / "status.json").read_text(encoding="ascii")
-)
+SCHEMAS = importlib.resources.files("contain") / "schemas"
+STATUS = json.loads((SCHEMAS / "status.json").read_text(encoding="ascii"))
+DOCTOR = Draft202012Validator(json.loads((SCHEMAS / "doctor.json").read_text(encoding="ascii")))
 
 
 @pytest.fixture
@@ -127,3 +127,13 @@ def test_status_inside_looks_at_the_outer_budget(account: DarwinAccount) -> None
     assert [one["session"] for one in json.loads(lines[0])["permits"]] == ["outer"], said.stderr
     assert "at once" in lines[1]
     assert len(list((account.root / "live").iterdir())) == 1
+
+
+def test_doctor_says_where_it_stands(account: DarwinAccount) -> None:
+    """The trial meets what a job meets; that no Mac has run it is said; what was not asked for was not tried."""
+    report = json.loads(account.run("doctor", "--json").stdout)
+    DOCTOR.validate(report)
+    assert report["prediction"]["works"], report
+    assert report["prediction"]["tier"] == "session"
+    assert report["surroundings"]["standing"].startswith("from source")
+    assert report["tiers"] == {"group": "untried", "session": "works", "launchd": "untried"}
