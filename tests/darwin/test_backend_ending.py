@@ -114,7 +114,8 @@ def test_another_group_of_the_session_is_killed_too(jobs: Jobs, tmp_path: Path) 
     assert members(other) == []
 
 
-@pytest.mark.parametrize("times", [2, 5, 12])
+# One census takes two lists. Who is in none for 20 ms is found by nobody, so more would be a matter of speed.
+@pytest.mark.parametrize("times", [1, 2])
 def test_who_is_hidden_from_some_lists_is_found_by_the_next(
     xnu: World, jobs: Jobs, tmp_path: Path, times: int
 ) -> None:

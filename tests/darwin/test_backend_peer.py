@@ -127,6 +127,8 @@ def test_who_has_hung_up_is_neither(ear: Ear) -> None:
 
 def test_an_orphan_in_a_session_of_its_own_is_neither(ear: Ear) -> None:
     """Its parent is launchd now, and it has executed something since: nothing tells whose it was, so not "outside"."""
+    if ear.world.reason:
+        pytest.skip(ear.world.reason)
     adopted = "while read -r _ _ _ parent _ < /proc/$$/stat && [ $parent = $P ]; do :; done"
     job = ear.job(f"export P=$$; setsid sh -c '{adopted}; exec {ear.call}' & exit 0")
     assert ear.backend.contains(job.proof, ear.heard()) is None

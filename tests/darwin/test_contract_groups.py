@@ -113,6 +113,7 @@ def test_a_stopped_process_says_so(darwin: Darwin, actors: Actors) -> None:
 
 STOPS_AND_LEAVES = """
 import os, signal, sys
+os.setsid()  # whoever adopts the child is then in another session, and no tie of its group
 reader, writer = os.pipe()
 child = os.fork()
 if child == 0:
@@ -129,7 +130,7 @@ sys.stdin.readline()
 
 def test_a_stopped_group_that_is_orphaned_is_hung_up(darwin: Darwin, actors: Actors) -> None:
     """HUP and CONT from the kernel when its last tie to the session ends: so nobody is stopped to be counted."""
-    parent = actors.script(STOPS_AND_LEAVES)
+    parent = actors.script(STOPS_AND_LEAVES, group=None)
     child = actors.other(actors.says(parent))
     assert darwin.listpids(CHILDREN, parent.pid) == darwin.listpids(GROUP, child) == [child]
     assert darwin.kill(child, signal.SIGSTOP) == 0

@@ -1,10 +1,11 @@
 /* events.c: forks, execs and exits, told by Linux's process connector before the child runs and before the exit is
- * waitable. Needs the first network namespace and, before Linux 6.6, root; without it only lineage is unknown. */
+ * waitable. Needs the first network and PID namespaces and, before Linux 6.6, root; without it only lineage is unknown. */
 #include <errno.h>
 #include <linux/cn_proc.h>
 #include <linux/connector.h>
 #include <linux/netlink.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "server.h"
@@ -36,7 +37,15 @@ static bool answered(int fd) {
     return poll(&ready, 1, 500) == 1;
 }
 
+/* In another PID namespace the events have the first one's numbers, which mean others here. */
+static bool numbers_are_ours(void) {
+    enum { FIRST = 0xEFFFFFFC }; /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
+    struct stat own;
+    return stat("/proc/self/ns/pid", &own) == 0 && own.st_ino == (ino_t)(unsigned)FIRST;
+}
+
 int events_open(void) {
+    if (!numbers_are_ours()) return -1;
     int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_CONNECTOR);
     if (fd < 0) return -1;
     int bytes = 64 << 20;
