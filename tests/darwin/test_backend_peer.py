@@ -75,13 +75,17 @@ def ear(xnu: World, tmp_path: Path) -> Iterator[Ear]:
 
 @pytest.mark.parametrize("shared", [False, True], ids=["session", "group"])
 def test_who_descends_from_the_anchor_is_inside(ear: Ear, shared: bool) -> None:  # noqa: FBT001
-    """Whatever session or group it has made for itself; of another job that runs beside it the same one is not."""
+    """Whatever session or group it has made for itself; of another job that runs beside it the same one is not.
+
+    Where nobody has seen whose child it was at first, that is unknown.
+    """
+    outside = (False,) if ear.world.lineage else (False, None)
     other = ear.job("sleep 600", shared=shared)
     for name, script in LEAVES.items():
         mine = ear.job(script.format(call=ear.call), shared=shared)
         connection = ear.heard()
         assert ear.backend.contains(mine.proof, connection) is True, name
-        assert ear.backend.contains(other.proof, connection) is False, name
+        assert ear.backend.contains(other.proof, connection) in outside, name
 
 
 def test_who_was_started_outside_is_outside(ear: Ear) -> None:
