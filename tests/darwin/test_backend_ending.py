@@ -131,6 +131,20 @@ def test_who_is_hidden_from_some_lists_is_found_by_the_next(
     assert jobs.drained(job)
 
 
+def test_a_group_that_is_led_by_another_is_not_signalled(xnu: World, jobs: Jobs, tmp_path: Path) -> None:
+    """The anchor's number is another's now: who is of the job is ended exactly, and the group's leader lives."""
+    job = jobs.start(f"sleep 600 & echo $! > {tmp_path}/pid; wait")
+    child, leader = int(wait_file(tmp_path / "pid")), job.proof.pid
+    supervisor = parent(leader)
+    os.kill(supervisor, signal.SIGSTOP)  # it holds the anchor as its child, and may signal the group
+    tree = tree_of(jobs, job)
+    xnu.control(f"reuse pid={leader}")
+    ending.strike(tree)
+    until(lambda: not runs(child), "who is of the job has ended")
+    assert runs(leader)
+    os.kill(supervisor, signal.SIGCONT)
+
+
 def test_another_users_member_is_held_and_named(xnu: World, jobs: Jobs, tmp_path: Path) -> None:
     """Killpg says success or EPERM: the census decides, and nobody calls it over."""
     job = jobs.start(f"sleep 600 & echo $! > {tmp_path}/pid; wait")
