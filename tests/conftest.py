@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# Under nohup HUP is ignored, and a wrapper keeps that on purpose: the tests ask about an ordinary caller.
+# Under nohup HUP is ignored, behind a shell's & INT and QUIT are, and a wrapper keeps that on purpose: the tests ask
+# about an ordinary caller.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Some machines set it for everything: a test that needs it would hang on the others.
 os.environ.pop("PYTHONUNBUFFERED", None)

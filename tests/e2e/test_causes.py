@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -183,7 +184,11 @@ def test_an_end_that_is_asked_for_too_late_is_no_cause(receipts: Path) -> None:
 
 def names(namespace: int) -> list[str]:
     """Of the living processes of a namespace."""
-    return sorted(Path(f"/proc/{pid}/comm").read_text().strip() for pid in in_namespace(namespace))
+    found = []
+    for pid in in_namespace(namespace):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            found.append(Path(f"/proc/{pid}/comm").read_text().strip())
+    return sorted(found)
 
 
 def test_a_status_is_not_lost_to_an_order_that_comes_too_late(receipts: Path) -> None:
