@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +22,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 # Some machines set it for everything: a test that needs it would hang on the others.
 os.environ.pop("PYTHONUNBUFFERED", None)
+
+# How long an example takes is the machine's business, and others work on it.
+settings.register_profile("any speed", deadline=None)
+settings.load_profile("any speed")
 
 
 @pytest.fixture
