@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from receipts import Record
 
 TYPE_CHECKING = False
@@ -10,6 +12,9 @@ if TYPE_CHECKING:
     from typing import Protocol
 else:
     Protocol = object
+
+
+MIB = 1 << 20
 
 
 class Unknown(Record):
@@ -23,6 +28,17 @@ class Disk(Record):
 
     free_mib: float
     total_mib: float
+
+
+def disk_of(path: str) -> Disk | Unknown:
+    """The volume on which ``path`` is; see statvfs(3)."""
+    try:
+        found = os.statvfs(path)
+    except OSError as error:
+        return Unknown(why=error.strerror or str(error))
+    return Disk(
+        free_mib=found.f_bavail * found.f_frsize / MIB, total_mib=found.f_blocks * found.f_frsize / MIB
+    )
 
 
 class Machine(Record):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from contain.machine import Disk, Machine, Sample, Unknown
+from contain.machine import Disk, Machine, Sample, Unknown, disk_of
 from receipts import Record
 
 TYPE_CHECKING = False
@@ -73,7 +73,7 @@ class Sampler:
     @staticmethod
     def disks(volumes: Mapping[str, str]) -> tuple[tuple[str, Disk | Unknown], ...]:
         """By volume. On a dead network file system that hangs."""
-        return tuple((name, _disk(path)) for name, path in volumes.items())
+        return tuple((name, disk_of(path)) for name, path in volumes.items())
 
     def sample(self, volumes: Mapping[str, str] | None = None) -> Sample:
         """Everything, once."""
@@ -125,13 +125,3 @@ def _try(read: Callable[[], Any]) -> Any:
         return Unknown(why=error.strerror or str(error))
     except (ValueError, IndexError, TypeError) as error:
         return Unknown(why=f"not as expected: {error}")
-
-
-def _disk(path: str) -> Disk | Unknown:
-    try:
-        found = os.statvfs(path)
-    except OSError as error:
-        return Unknown(why=error.strerror or str(error))
-    return Disk(
-        free_mib=found.f_bavail * found.f_frsize / MIB, total_mib=found.f_blocks * found.f_frsize / MIB
-    )

@@ -11,7 +11,7 @@ import os
 import time
 
 from contain.linux import bounds, procfs
-from contain.machine import Disk, Machine, Sample, Unknown
+from contain.machine import Disk, Machine, Sample, Unknown, disk_of
 from receipts import Record
 
 TYPE_CHECKING = False
@@ -152,7 +152,7 @@ class Sampler:
     @staticmethod
     def disks(volumes: Mapping[str, str]) -> tuple[tuple[str, Disk | Unknown], ...]:
         """By volume. On a dead network file system that hangs."""
-        return tuple((name, _disk(path)) for name, path in volumes.items())
+        return tuple((name, disk_of(path)) for name, path in volumes.items())
 
     def sample(self, volumes: Mapping[str, str] | None = None) -> Sample:
         """Reads everything once. ``volumes``: name -> a directory on it; on a dead network file system that hangs."""
@@ -290,13 +290,3 @@ def _averages(text: str) -> tuple[float, float]:
     if not lines:
         raise ValueError("no line")
     return found["some"], found["full"]
-
-
-def _disk(path: str) -> Disk | Unknown:
-    try:
-        found = os.statvfs(path)
-    except OSError as error:
-        return Unknown(why=error.strerror or str(error))
-    return Disk(
-        free_mib=found.f_bavail * found.f_frsize / MIB, total_mib=found.f_blocks * found.f_frsize / MIB
-    )
