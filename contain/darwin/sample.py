@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from contain.machine import Disk, Machine, Sample, Unknown, disk_of
+from contain.machine import MIB, Disk, Machine, Sample, Unknown, disk_of
 from receipts import Record
 
 TYPE_CHECKING = False
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from contain.darwin.mach import Mach
 
-MIB = 2**20
 TICKS_PER_S = 100
 """host_processor_info counts in units of 10 ms, whatever the machine, in 32 bits."""
 TICKS_ROUND = 2**32

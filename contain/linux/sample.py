@@ -11,7 +11,7 @@ import os
 import time
 
 from contain.linux import bounds, procfs
-from contain.machine import Disk, Machine, Sample, Unknown, disk_of
+from contain.machine import MIB, Disk, Machine, Sample, Unknown, disk_of
 from receipts import Record
 
 TYPE_CHECKING = False
@@ -28,7 +28,6 @@ LONGEST_S = 10.0
 
 MOST_CPUS = 8192
 """NR_CPUS of the largest kernels."""
-MIB = 1 << 20
 KIB_PER_MIB = 1024
 STAT_BYTES = 1 << 20
 BUSY_FIELDS = (1, 2, 3, 6, 7, 8)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from contain.backend import Backend, Birth
     from contain.budget.arbiter import Decision, Health, Hold, Sample, Snapshot
     from contain.budget.policy import Policy
-    from contain.budget.queue.meter import Meter
+    from contain.budget.queue.meter import Meter, Uses
     from contain.budget.registry import Book, PermitRow, Registry, TicketRow
 
     T = TypeVar("T")
@@ -93,8 +93,10 @@ class Desk:
 
     def judged(self, snapshot: Snapshot) -> Snapshot:
         """With what was measured of the permits: what decisions and reasons are made of, and what is never stored."""
-        uses = {} if self.meter is None else self.meter.uses()
-        return measured(snapshot, uses) if uses else snapshot
+        return _with(self._uses(), snapshot)
+
+    def _uses(self) -> Uses:
+        return {} if self.meter is None else self.meter.uses()
 
     def permit(self, permit_id: str) -> PermitRow | None:
         """One permit as it was last committed: cheap, however many wait."""
@@ -129,15 +131,14 @@ class Desk:
         seen: set[str] = set()
         while True:
             sample, operator = self.sample(), self._read_operator()
-            uses = {} if self.meter is None else self.meter.uses()
+            uses = self._uses()  # a file, so it is read before the lock
             with self.registry.transaction(*operator) as book:
                 now = self.now()
                 before = Line(book)
                 # The owner's own word first: it knows more than that somebody is gone.
                 result = change(book, now)
                 reconcile.reconcile(book, self._gone, self.policy, now)
-                snapshot = measured(book.snapshot, uses) if uses else book.snapshot
-                decision = decide(snapshot, sample, self.policy, now)
+                decision = decide(_with(uses, book.snapshot), sample, self.policy, now)
                 strangers = self._strangers(book, decision, seen)
                 book.forgotten = bool(strangers)
                 if not strangers:
@@ -367,3 +368,7 @@ class Desk:
     def gone(self, row: TicketRow | PermitRow) -> bool:
         """Whether the owner is known to be gone."""
         return dumps(row.owner) in self._gone
+
+
+def _with(uses: Uses, snapshot: Snapshot) -> Snapshot:
+    return measured(snapshot, uses) if uses else snapshot
